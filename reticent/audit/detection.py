@@ -240,8 +240,8 @@ def _number_rows(sides: Sequence[tuple[np.ndarray, ...]]) -> list[np.ndarray]:
 
 
 def _overlaps(spans: LineSpans, others: LineSpans, line: np.ndarray) -> np.ndarray:
-    """Return whether each span overlaps one of the others of its category; ``line[c]`` is the offset that moves
-    category c to its own range of positions.
+    """Return whether each span overlaps a span of ``others`` in the same category, bool; ``line[c]`` is the offset that
+    moves category c to its own range of positions.
 
     The number of overlaps of a span is the number of others that begin before its end, minus those that end before it
     begins.

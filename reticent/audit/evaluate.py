@@ -333,8 +333,8 @@ class Auditor:
         *,
         all_occurrences: bool = False,
     ) -> TokenScores:
-        """Return a model's scores of the tokens of both sides; ``progress`` receives the number of windows done and
-        their total.
+        """Return a model's scores of all tokens, members' and held-out; ``progress`` receives the number of windows
+        done and their total.
 
         For a masked model, ``all_occurrences`` masks every occurrence of a word in its window, so it cannot be copied.
         """

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def near_copies_lines(audit: AuditEvidence, t: Texts) -> Iterator[str]:
-    """Yield the sentences on unknown languages and on near-copies; AUCs are those of the last checkpoint of each
-    trained model."""
+    """Yield sentences on documents in unknown languages, on near-copies across members and held-out individuals, and on
+    the AUCs without them (last checkpoint of each trained model)."""
     found, cell = audit.corpus.near_copies, audit.cell
     languages = audit.corpus.other_languages
     if languages and languages.num_unknown != 0:
@@ -40,7 +40,7 @@ def near_copies_lines(audit: AuditEvidence, t: Texts) -> Iterator[str]:
         heldout=t.count(found.num_heldout, cell),
     )
     trained = (model for model in last_checkpoints(audit.every_model) if model.recipe != "base")
-    attacked = [(model, attack) for model in trained if (attack := _strongest(model))]
+    attacked = [(model, attack) for model in trained if (attack := _strongest_without_copies(model))]
     if not attacked:
         yield t("near_copies.they_are_so_few_that_no_number_leaves")
     for model, attack in attacked:
@@ -67,10 +67,11 @@ def near_copies_lines(audit: AuditEvidence, t: Texts) -> Iterator[str]:
         yield Marked(text, *(mark for _, mark in follow))
 
 
-def _strongest(model: ModelEvidence) -> MeasuredAttack | None:
+def _strongest_without_copies(model: ModelEvidence) -> MeasuredAttack | None:
     """Return the valid attack whose AUC without near-copies is farthest from chance; None without one."""
 
     def size(attack: MeasuredAttack) -> float:
+        """Return the distance of the attack's AUC without near-copies from chance; -1 without one."""
         found = attack.auc_without_copies
         return -1.0 if found is None or found.value is None else abs(found.value - CHANCE)
 

@@ -21,8 +21,8 @@ def model_sections(audit: AuditEvidence) -> Mapping[str, Mapping[str, object]]:
 
 
 def subject_of(audit: AuditEvidence) -> Mapping[str, object] | None:
-    """Return the settings of models that were trained elsewhere, whose members are given by a list; None if they were
-    trained here."""
+    """Return the job's settings of models that were trained elsewhere (``[subject]``); None if the models were trained
+    here."""
     found = audit.settings.get("subject")
     return found if isinstance(found, Mapping) else None
 

@@ -64,22 +64,23 @@ class Marked(str):
 
 
 def marks_of(text: str) -> tuple[Mark, ...]:
-    """Return the marks of a text; empty if it states nothing about a model."""
+    """Return the machine-readable marks (statements on a model) that a text carries; empty if it states none."""
     return text.marks if isinstance(text, Marked) else ()
 
 
 def model_name(recipe: str | None, section: str | None) -> str:
-    """Return the name of a model in marks and sentences: its recipe, with its model section if there is one."""
+    """Return a model's name in marks and sentences: its recipe and, if given, its model section."""
     return f"{recipe} / {section}" if section else str(recipe)
 
 
 @cache
 def catalogue() -> Mapping[str, Mapping[Language, Forms]]:
-    """Return the catalogue of texts: key (the path in ``texts.toml``) -> language -> text."""
+    """Return key (path in ``texts.toml``) -> language -> text."""
     return dict(_entries(tomllib.loads((files("reticent.audit") / "texts.toml").read_text(encoding="utf-8")), ""))
 
 
 def _entries(table: Mapping[str, object], path: str) -> Iterator[tuple[str, Mapping[Language, Forms]]]:
+    """Yield (key, texts by language) of each entry below a table of ``texts.toml``."""
     for name, value in table.items():
         assert isinstance(value, dict)
         if "en" in value:
@@ -111,16 +112,19 @@ class Texts:
         return spaced(text) if self.language == "fr" else text
 
     def _is_one(self, count: object) -> bool:
+        """Return whether a count takes the singular in this language."""
         return count == 1 or (self.language == "fr" and count == 0)
 
     def evidence(self, text: str) -> str:
-        """Return a text of the evidence, which is in English, in this language. Texts that the catalogue lacks, such as
-        names of models, stay as they are."""
+        """Return an English text of the evidence in this language; texts that the catalogue lacks, such as names, are
+        unchanged."""
         if self.language == "en":
             return text
-        return self._of_evidence(text) or self._parted(text) or text
+        return self._of_evidence(text) or self._translate_parts(text) or text
 
     def _of_evidence(self, text: str) -> str | None:
+        """Return the translation of an evidence text that the catalogue holds as a whole, by key or pattern, or of a
+        number; else None."""
         known, patterns = evidence_texts()
         if text in known:
             return self(known[text])
@@ -129,28 +133,30 @@ class Texts:
                 return self(key, **{name: self.evidence(value) for name, value in found.groupdict().items()})
         return self.plain(text) if re.fullmatch(r"−?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?", text) else None
 
-    def _parted(self, text: str) -> str | None:
+    def _translate_parts(self, text: str) -> str | None:
+        """Return the translation of an evidence text that is a list separated by "; " or ", "; None if a part is
+        unknown."""
         for separator in ("; ", ", "):
             if separator in text:
-                parts = [self._of_evidence(part) or self._parted(part) for part in text.split(separator)]
+                parts = [self._of_evidence(part) or self._translate_parts(part) for part in text.split(separator)]
                 if None not in parts:
                     return (self.apart if separator == "; " else ", ".join)([part for part in parts if part])
         return None
 
     def listed(self, parts: Sequence[str]) -> str:
-        """Return the parts as a list in words: "a, b and c"."""
+        """Return the parts as an enumeration in this language: "a, b and c"."""
         if len(parts) < 2:
             return "".join(parts)
         return f"{', '.join(parts[:-1])} {self('common.and')} {parts[-1]}"
 
     def apart(self, parts: Iterable[str]) -> str:
-        """Return the parts joined by semicolons."""
+        """Return the parts joined by semicolons, as the language spaces them."""
         return f"{THIN if self.language == 'fr' else ''}; ".join(parts)
 
     # ------------------------------------------------------------------ numbers
 
     def plain(self, number: object) -> str:
-        """Return a number as Python writes it, with the separators of the language."""
+        """Return a number as Python writes it, with this language's separators."""
         text = str(number)
         return text.translate(FRENCH_SIGNS) if self.language == "fr" else text
 
@@ -166,6 +172,7 @@ class Texts:
         return self("common.fewer_than", cell=cell) if number is None else self.plain(f"{number:,}")
 
     def percent(self, share: float, digits: int = 1) -> str:
+        """Return a share as percent text with this number of decimals."""
         return f"{self.number(100 * share, digits)}{NO_BREAK}%"
 
     def range(self, low: str, high: str) -> str:
@@ -173,19 +180,21 @@ class Texts:
         return self("common.low_to_high", low=low, high=high)
 
     def threshold(self, at_most: float, *, area: bool) -> str:
-        """Return a threshold with all the digits that the job gives; ``area``: as a number, otherwise in percent."""
+        """Return a threshold as text with every digit that the job gives: plain for an AUC (``area``), else in
+        percent."""
         exact = Decimal(f"{at_most if area else 100 * at_most:.10g}")
         digits = max(-int(exact.as_tuple().exponent), 2 if area else 0)
         return self.number(at_most, digits) if area else self.percent(at_most, digits)
 
     def value(self, estimate: Estimate | None, *, area: bool = False, threshold: float | None = None) -> str:
-        """Return the value of an estimate as text; a dash if there is none, or a 0 or 1 without a bound. With
-        ``threshold`` it has enough digits to show on which side of it the number lies."""
+        """Return an estimate's value as text, plain for an AUC (``area``), else in percent; a dash if there is none, or
+        a 0 or 1 without a bound. With ``threshold`` it has enough digits to show on which side of it the number
+        lies."""
         if estimate is None or estimate.value is None:
             return "–"
         if estimate.value in (0, 1) and (estimate.low is None or estimate.high is None):
             return "–"
-        shown = self._shown(estimate.value, area, _digits(estimate, area, threshold))
+        shown = self._number_text(estimate.value, area, _num_decimals(estimate, area, threshold))
         if estimate.bound == "below":
             return self("common.at_most", value=shown)
         if estimate.bound == "above":
@@ -201,10 +210,11 @@ class Texts:
             high = math.ceil(1000 * high - 1e-9) / 1000
         if estimate.value == 1 and not area:  # nor that of a one to more
             low = math.floor(1000 * low + 1e-9) / 1000
-        digits = _digits(estimate, area, threshold)
-        return self.range(self._shown(low, area, digits), self._shown(high, area, digits))
+        digits = _num_decimals(estimate, area, threshold)
+        return self.range(self._number_text(low, area, digits), self._number_text(high, area, digits))
 
-    def _shown(self, value: float, area: bool, digits: int) -> str:
+    def _number_text(self, value: float, area: bool, digits: int) -> str:
+        """Return a number as text: plain for an AUC (``area``), else in percent."""
         return self.number(value, digits) if area else self.percent(value, digits - 2)
 
     def date(self, created: str) -> str:
@@ -218,15 +228,15 @@ class Texts:
 ENGLISH = Texts("en")
 
 
-def _digits(estimate: Estimate, area: bool, threshold: float | None) -> int:
-    """Return the number of decimals: two of an area, three of a share, and more if a threshold is near."""
+def _num_decimals(estimate: Estimate, area: bool, threshold: float | None) -> int:
+    """Return the number of decimals to show: two for an AUC, three for a share, more if a threshold is near."""
     digits = 2 if area else 3
     return digits if threshold is None else digits_beside(threshold, estimate, digits)
 
 
 def digits_beside(threshold: float, estimate: Estimate | float | None, digits: int = 3) -> int:
-    """Return the number of decimals, at least ``digits``, at which a number and its interval, rounded, still lie on
-    their side of a threshold; an area below chance is compared by its mirror image.
+    """Return the least number of decimals, from ``digits`` on, at which a number and its interval, rounded, still lie
+    on their side of a threshold; an AUC below chance is compared by its mirror image.
 
     >>> digits_beside(0.05, 0.0496), digits_beside(0.05, 0.05), digits_beside(0.05, 0.05002)
     (3, 3, 5)
@@ -237,6 +247,7 @@ def digits_beside(threshold: float, estimate: Estimate | float | None, digits: i
     known = [number for number in numbers if number is not None]
 
     def sides(number: float) -> tuple[bool, bool]:
+        """Return whether a number is above the threshold, and below its mirror image."""
         return number > threshold, number < 1 - threshold
 
     agree = (more for more in range(digits, 9) if all(sides(round(n, more)) == sides(n) for n in known))
@@ -244,12 +255,12 @@ def digits_beside(threshold: float, estimate: Estimate | float | None, digits: i
 
 
 def capital(text: str) -> str:
-    """Return the text with its first letter capitalised; others are unchanged, as in ZIP code."""
+    """Return the text with its first letter in upper case; the rest is unchanged."""
     return f"{text[:1].upper()}{text[1:]}"
 
 
 def spaced(text: str) -> str:
-    """Return text with French typography: no line break before a double punctuation mark or inside quotation marks."""
+    """Return French text with non-breaking spaces before double punctuation and inside quotation marks."""
     text = re.sub(r" ([;!?%»])", THIN + r"\1", text)
     text = re.sub(r"(?<=\d) (?=\d{3}\b)", THIN, text)
     return text.replace(" :", NO_BREAK + ":").replace("« ", "«" + NO_BREAK)
@@ -257,7 +268,7 @@ def spaced(text: str) -> str:
 
 @cache
 def evidence_texts() -> tuple[Mapping[str, str], Sequence[tuple[re.Pattern[str], str]]]:
-    """Return (English text of the evidence -> key, patterns of texts with values and their keys, longest first)."""
+    """Return (English evidence text -> catalogue key; patterns of texts with values and their keys, longest first)."""
     known: dict[str, str] = {}
     patterns: list[tuple[re.Pattern[str], str]] = []
     for key, entry in catalogue().items():

@@ -24,7 +24,7 @@ from reticent.audit.judgement.verdict import judge_risks, risk_lines, verdict_li
 from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.report.corpus_plots import write_corpus_plots
 from reticent.audit.report.selectors import retention_rows
-from reticent.audit.report.summary import _shown as _shown_mean
+from reticent.audit.report.summary import _estimate_text as _shown_mean
 from reticent.audit.report.summary import copies_line, copies_table, guarantee_lines, ledger_line, summary_table
 from reticent.audit.stats.estimate import Estimate
 from reticent.audit.texts import ENGLISH

@@ -28,7 +28,8 @@ _PADDED, _PACKED = "reticent_padded", "reticent_packed"
 
 @contextmanager
 def attention_by_host(model: PreTrainedModel, *, packed: bool = False) -> Iterator[None]:
-    """Make a model use the attention described above within the context, and its own afterwards.
+    """Make a model take its attention mask as the host gives it, without inspecting it on the device, within the
+    context; ``packed``: windows in one row attend only to themselves.
 
     A model that does not leave its attention to transformers (or, unless rows are packed, is not set to ``sdpa``)
     keeps its own.
@@ -59,7 +60,8 @@ def attention_by_host(model: PreTrainedModel, *, packed: bool = False) -> Iterat
 
 
 def seeing(model: PreTrainedModel, mask: torch.Tensor | None) -> AbstractContextManager[None]:
-    """Return a context for forward passes with this attention mask; None means that no token is padding."""
+    """Return a context for forward passes with this attention mask: `attention_by_host`, or none if ``mask`` is None,
+    without padding."""
     return nullcontext() if mask is None else attention_by_host(model)
 
 
@@ -80,7 +82,8 @@ def _mask_unread(
     *arguments: Any, attention_mask: torch.Tensor | None = None, allow_is_causal_skip: bool = True,
     allow_is_bidirectional_skip: bool = False, **options: Any,
 ) -> torch.Tensor | None:  # fmt: skip
-    """Return transformers' mask for sdpa; it is omitted if no padding mask is given, never because of its values."""
+    """Return transformers' mask for sdpa without reading the padding mask's values, for which the host would wait;
+    omitted if no padding mask is given."""
     from transformers.masking_utils import sdpa_mask
 
     whole = attention_mask is None
@@ -129,7 +132,7 @@ def _flash(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bounds: torch.Tensor, longest: int, *,
     dropout: float, scale: float | None, causal: bool, reach: int | None,
 ) -> torch.Tensor:  # fmt: skip
-    """Return variable-length flash attention of the windows, (tokens, H, D); torch's public `varlen_attn` has no
+    """Return variable-length flash attention of packed windows, (tokens, H, D); torch's public `varlen_attn` has no
     dropout."""
     behind = -1 if reach is None else reach - 1
     return torch.ops.aten._flash_attention_forward(

@@ -68,7 +68,7 @@ def check_base(folder: Path | str, *, tokenizer: str | None = None, window_lengt
     for section in (config, config.get("text_config")):
         if isinstance(section, dict) and "vocab_size" in section:
             _check_vocabulary(folder, section["vocab_size"], "quantization_config" in config, tokenizer)
-        for positions in _positions(section):
+        for positions in _context_lengths(section):
             if 0 < positions < window_length:
                 raise TrainingError(
                     f"train.window_length: {window_length} tokens are more than the {positions} positions of {folder}"
@@ -78,11 +78,11 @@ def check_base(folder: Path | str, *, tokenizer: str | None = None, window_lengt
 def positions_in(folder: Path) -> int | None:
     """Return the context length of the model in a folder, in tokens; None if ``config.json`` does not say."""
     file = folder / "config.json"
-    return next(_positions(read_json(file) if file.is_file() else {}), None)
+    return next(_context_lengths(read_json(file) if file.is_file() else {}), None)
 
 
-def _positions(config: Any) -> Iterator[int]:
-    """Yield the context lengths that a config names."""
+def _context_lengths(config: Any) -> Iterator[int]:
+    """Yield the context lengths that a ``config.json`` names, in tokens."""
     for name in ("max_position_embeddings", "n_positions") if isinstance(config, dict) else ():
         if isinstance(config.get(name), int):
             yield int(config[name])
@@ -95,7 +95,7 @@ COUNTED = re.compile(r"layers?$|experts|groups|blocks|stacks|num_labels")
 
 
 def num_weights(folder: Path) -> int:
-    """Return the number of weights in the matrices of a folder's safetensors files, from their headers."""
+    """Return the number of entries of all weight matrices in a folder's safetensors files, from their headers."""
     return sum(math.prod(shape) for file in folder.glob("*.safetensors") for shape in shapes_of(file) if len(shape) > 1)
 
 
@@ -158,7 +158,7 @@ def _may_reach(tokenizer: str, size: int) -> bool:
 
 
 def _at_least(number: int) -> str:
-    """Return a regular expression of the decimal numbers that are at least ``number``."""
+    """Return a regular expression that matches the decimal numbers from ``number`` on."""
     digits = str(number)
     larger = (
         f"{digits[:place]}[{int(digit) + 1}-9][0-9]{{{len(digits) - place - 1}}}"
@@ -169,8 +169,8 @@ def _at_least(number: int) -> str:
 
 
 def _largest_id(tokenizer: str) -> int:
-    """Return the largest id of the model's own vocabulary. Added tokens may lie beyond the embeddings if none is
-    used."""
+    """Return the largest token id of a tokenizer's own vocabulary, without added tokens, which may lie beyond the
+    embeddings if unused."""
     model = parse_json(tokenizer).get("model") or {}
     vocabulary = model.get("vocab") or {}
     if isinstance(vocabulary, list):  # Unigram: by place
@@ -181,19 +181,21 @@ def _largest_id(tokenizer: str) -> int:
 def without_foreign_keys(path: Path) -> None:
     """Remove keys that hold or name code from a JSON file, at any depth; a file without such keys is not rewritten."""
     content = read_json(path)
-    kept = _without(content)
+    kept = _drop_foreign_keys(content)
     if kept != content:
         path.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _without(value: Any) -> Any:
+def _drop_foreign_keys(value: Any) -> Any:
+    """Return JSON values without the keys that hold or name code."""
     if isinstance(value, dict):
-        return {key: _without(inner) for key, inner in value.items() if key not in FOREIGN_KEYS}
-    return [_without(inner) for inner in value] if isinstance(value, list) else value
+        return {key: _drop_foreign_keys(inner) for key, inner in value.items() if key not in FOREIGN_KEYS}
+    return [_drop_foreign_keys(inner) for inner in value] if isinstance(value, list) else value
 
 
 def read_tokenizer_json(file: Path | str, *, tested: str | None = None) -> str:
-    """Return the text of a ``tokenizer.json``, tested for use; raise `ArtifactError` that names the file.
+    """Return the text of a ``tokenizer.json`` file, checked that the library can use it; raise `ArtifactError` that
+    names the file if not.
 
     Parameters
     ----------
@@ -212,7 +214,7 @@ def read_tokenizer_json(file: Path | str, *, tested: str | None = None) -> str:
 
 
 def checked_tokenizer_json(text: str, where: str) -> str:
-    """Return the text of a tokenizer unchanged after a test of it.
+    """Return a tokenizer's JSON text unchanged if the library can use it; raise `ArtifactError` if not.
 
     Raises
     ------
@@ -226,8 +228,7 @@ def checked_tokenizer_json(text: str, where: str) -> str:
 
 @lru_cache(maxsize=4)
 def _fault_of(text: str) -> str | None:
-    """Return the fault of a tokenizer's JSON text, or None; each text is tested once, because many models of a run
-    share it.
+    """Return what is wrong with a tokenizer's JSON text, None if nothing; cached, as many models of a run share it.
 
     A machine that only trains may lack the core; its tokenizers were tested where the tokens were made.
     """
@@ -252,14 +253,13 @@ def differing_parts(one: str, other: str) -> list[str]:
     """
     if one == other:
         return []
-    ours, theirs = _parts(one), _parts(other)
+    ours, theirs = _normal_parts(one), _normal_parts(other)
     return [name for name in PARTS if ours[name] != theirs[name]]
 
 
 @lru_cache(maxsize=4)
-def _parts(text: str) -> dict[str, Any]:
-    """Return the `PARTS` of a tokenizer as the library reads them, with defaults filled in that an older version left
-    out."""
+def _normal_parts(text: str) -> dict[str, Any]:
+    """Return the `PARTS` of a tokenizer as the library reads its JSON, with defaults filled in."""
     try:
         with without_panic("tokenizer.json"):
             content = parse_json(library_json(library_tokenizer(text)))

@@ -62,7 +62,8 @@ class FoundationConfig(Section):
     batch_size: int = Field(default=16, ge=1, le=1_000_000)
 
     @model_validator(mode="after")
-    def _heads_part_the_width(self) -> Self:
+    def _check_num_heads(self) -> Self:
+        """Raise `ValueError` unless ``hidden_size`` is a multiple of ``num_heads``."""
         if self.hidden_size % self.num_heads:
             raise ValueError(f"hidden_size {self.hidden_size} is no multiple of num_heads {self.num_heads}")
         return self
@@ -82,8 +83,8 @@ class LoraSettings(Section):
     )
 
 
-def _epsilons(value: Any) -> Any:
-    """Return an epsilon unchanged, or a list of epsilons as floats; raise `ValueError` for anything else."""
+def _parse_epsilons(value: Any) -> Any:
+    """Return an epsilon unchanged, or a list of different epsilons as floats; raise `ValueError` for anything else."""
     listed = isinstance(value, list | tuple)
     found = tuple(value) if listed else (value,)
     if value is not None and not (
@@ -112,7 +113,7 @@ class PrivacyConfig(Section):
         description="epsilon hides the presence of an individual with all documents, or of one document; where "
         "corpus.household_id keeps households together, an individual is a household",
     )
-    target_epsilon: Annotated[float | tuple[float, ...] | None, BeforeValidator(_epsilons)] = Field(
+    target_epsilon: Annotated[float | tuple[float, ...] | None, BeforeValidator(_parse_epsilons)] = Field(
         default=None,
         description="epsilon after all epochs; give either this or noise_multiplier. A list trains one model for each, "
         "whose recipe is NAME-epsilon-E, and the budget is charged for all of them together",
@@ -162,12 +163,14 @@ class PrivacyConfig(Section):
     )
 
     @model_validator(mode="after")
-    def _one_of_two(self) -> Self:
+    def _check_one_of_two(self) -> Self:
+        """Raise `ValueError` unless exactly one of ``target_epsilon`` and ``noise_multiplier`` is given."""
         if (self.target_epsilon is None) == (self.noise_multiplier is None):
             raise ValueError("give either target_epsilon or noise_multiplier")
         return self
 
     def check_complete(self) -> None:
+        """Raise `PolicyError` for a privacy budget without its file or without the fingerprint of the corpus."""
         if (self.budget_file is None) != (self.corpus is None):
             raise PolicyError("train.dp: a budget needs both a file and the fingerprint of the corpus")
         if self.budget_epsilon is not None and self.budget_file is None:
@@ -183,7 +186,7 @@ class PrivacyConfig(Section):
         return self.all_values({"budget_file", "budget_epsilon", "budget_delta", "includes"} | self.untouched())
 
     def untouched(self) -> set[str]:
-        """Return the names of unset settings that did not exist when the first trainings were kept."""
+        """Return the names of newer settings that are unset, so that they do not change a cache key of before them."""
         return {name for name in ("num_units", "vocabulary") if getattr(self, name) is None}
 
 
@@ -283,7 +286,8 @@ class TrainConfig(Section):
     dp: PrivacyConfig | None = Field(default=None, description="DP-SGD, for the private recipes")
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistent(self) -> Self:
+        """Raise `ValueError` for settings that contradict each other (seeds, checkpoints, early stopping, …)."""
         seeds, epochs = self.seeds or (), self.checkpoint_epochs or ()
         if len(set(seeds)) != len(seeds):
             raise ValueError("seeds: a seed is listed twice")
@@ -303,7 +307,7 @@ class TrainConfig(Section):
         return self
 
     def cache_key(self, *, private: bool = False, causal: bool = True) -> dict[str, Any]:
-        """Return the settings that the weights of a training depend on.
+        """Return the settings that change the weights of a training.
 
         Omitted are settings that only monitor or place a training, the list of seeds (each training has one), ``dp`` if
         the recipe is not private, ``end_of_text`` if no end is a target, and `YOUNGER` settings at their defaults, so
@@ -319,6 +323,7 @@ class TrainConfig(Section):
         return said
 
     def _untouched(self) -> set[str]:
+        """Return the names of the newer settings (`YOUNGER`) that have their default value."""
         return {name for name in YOUNGER if getattr(self, name) == type(self).model_fields[name].default}
 
     @property
@@ -327,15 +332,15 @@ class TrainConfig(Section):
         return self.max_steps is not None or self.early_stopping_patience > 0
 
     def epochs_kept(self) -> tuple[int, ...]:
-        """Return the epochs after which a checkpoint is kept, ascending; the last epoch is always among them, and the
-        only one if training may end early."""
+        """Return the epochs after which a checkpoint is written, ascending; always with the last one, and it alone if
+        training may end early."""
         if self.ends_early:
             return (self.num_epochs,)
         wanted = CHECKPOINT_EPOCHS if self.checkpoint_epochs is None else self.checkpoint_epochs
         return tuple(sorted({epoch for epoch in wanted if epoch <= self.num_epochs} | {self.num_epochs}))
 
     def late_epochs(self) -> tuple[int, ...]:
-        """Return the epochs of ``checkpoint_epochs`` that come after the last one."""
+        """Return the epochs of ``checkpoint_epochs`` that lie beyond ``num_epochs`` and so are never reached."""
         return tuple(epoch for epoch in self.checkpoint_epochs or () if epoch > self.num_epochs)
 
     def of_one_training(self) -> dict[str, Any]:
@@ -363,13 +368,15 @@ class ModelSection(Section):
     )
 
     @field_serializer("train")
-    def _what_differs(self, train: TrainConfig | None, info: FieldSerializationInfo) -> dict[str, Any] | None:
-        """Return only the training settings that the model sets: a default that is read back would count as a
-        difference."""
+    def _serialize_set(self, train: TrainConfig | None, info: FieldSerializationInfo) -> dict[str, Any] | None:
+        """Return only those training settings that this model section sets itself, as read-back defaults would count as
+        set."""
         return None if train is None else train.model_dump(mode=str(info.mode), exclude_unset=True)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistent(self) -> Self:
+        """Raise `ValueError` unless exactly one of ``base`` and ``foundation`` is given and the recipes fit
+        together."""
         if (self.base is None) == (self.foundation is None):
             raise ValueError("give either base or foundation")
         if len(set(self.recipes)) != len(self.recipes):
@@ -427,15 +434,15 @@ class HeadConfig(Section):
 
     @property
     def protects(self) -> bool:
-        """Whether its training protects anyone: by differential privacy, or because it reads no identifier."""
+        """Whether the head's training protects anyone: by differential privacy, or because it reads no identifier."""
         return self.private or self.text != "keep"
 
     def recipe(self, objective: Objective = "mlm") -> Recipe:
-        """Return the recipe of the head's training, from a base model with this objective."""
+        """Return the recipe that trains the head on a base model with this objective."""
         return Recipe(name=self.section, objective=objective, head=self.head, context=self.text, private=self.private)
 
     def training(self, num_windows: int) -> TrainConfig:
-        """Return the training settings of the head, given the number of windows of an epoch."""
+        """Return the training settings of the head, with warm-up steps for an epoch of ``num_windows`` windows."""
         num_steps = self.num_epochs * -(-num_windows // self.batch_size)
         shared = ("num_epochs", "learning_rate", "weight_decay", "max_grad_norm", "batch_size", "save_minutes")
         return TrainConfig(
@@ -445,7 +452,8 @@ class HeadConfig(Section):
         )
 
     @model_validator(mode="after")
-    def _one_text(self) -> Self:
+    def _check_private_text(self) -> Self:
+        """Raise `ValueError` for private training on text in which words are replaced."""
         if self.private and self.text != "keep":
             raise ValueError(
                 'private: which words are replaced depends on all documents and is not accounted; set text to "keep"'
@@ -475,7 +483,8 @@ class ClassifyConfig(HeadConfig):
     )
 
     @model_validator(mode="after")
-    def _all_classes(self) -> Self:
+    def _check_private_classes(self) -> Self:
+        """Raise `ValueError` for private training in which rare classes are left out."""
         if self.private and self.min_individuals is not None:
             raise ValueError(
                 "private: which classes are left out depends on all members and is not accounted; join rare classes in "

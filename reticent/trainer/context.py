@@ -24,7 +24,8 @@ if TYPE_CHECKING:  # a machine that only trains may lack the core
 
 
 def context_of(recipe: Recipe, words: ContextWords | None) -> ContextWords | None:
-    """Return the public words of a recipe, for replacing indirect identifiers; None if it keeps these in the context.
+    """Return the public words that replace indirect identifiers in a recipe's training text; None if the recipe keeps
+    these.
 
     Raises
     ------
@@ -65,10 +66,12 @@ class BatchContext:
         )
         drawn = (batch.flags & DIRECT) != 0 if self.recipe.context != "keep" else np.zeros_like(indirect)
         passed_over = ~batch.is_text | (self._split_words(batch) & ~indirect)
-        read = self._count(made.input_ids, batch, passed_over | indirect | drawn)
+        read = self._count_identifying(made.input_ids, batch, passed_over | indirect | drawn)
         # In the places of protected words only words that were drawn and happen to identify.
-        coincidences = made.num_coincidences + self._count(made.input_ids, batch, passed_over | indirect) - read
-        in_place = self._count(made.input_ids, batch, passed_over) - read
+        coincidences = (
+            made.num_coincidences + self._count_identifying(made.input_ids, batch, passed_over | indirect) - read
+        )
+        in_place = self._count_identifying(made.input_ids, batch, passed_over) - read
         read += max(0, in_place - coincidences)
         ledger.check_context(
             {
@@ -82,12 +85,13 @@ class BatchContext:
         )
         return replace(batch, input_ids=made.input_ids)
 
-    def _count(self, input_ids: np.ndarray, batch: Batch, skipped: np.ndarray) -> int:
-        """Return the number of identifying words in the input, without those whose tokens are ``skipped``."""
+    def _count_identifying(self, input_ids: np.ndarray, batch: Batch, skipped: np.ndarray) -> int:
+        """Return the number of identifying words that a batch's input ids still hold, those with ``skipped`` tokens not
+        counted."""
         return self.words.count_read(input_ids, batch.word_ids, skipped)
 
     def _split_words(self, batch: Batch) -> np.ndarray:
-        """Return a mask, bool (B, T), of the tokens of words that the edge of a window cuts."""
+        """Return which tokens belong to a word that the edge of a window cuts, bool (B, T)."""
         cut = np.zeros(batch.word_ids.shape, dtype=np.bool_)
         if (batch.windows < 0).any():  # a dummy, of no window
             return cut

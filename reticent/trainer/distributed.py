@@ -32,7 +32,7 @@ class World:
 
     @property
     def is_main(self) -> bool:
-        """Whether this process writes the results."""
+        """Whether this is the process that writes the results."""
         return self.rank == 0
 
     def sum(self, *values: float) -> list[float]:
@@ -67,8 +67,8 @@ class World:
 
 
 def shard(network: torch.nn.Module, model: PreTrainedModel, world: World, device: torch.device) -> None:
-    """Distribute a model's weights over all processes (FSDP): each layer by itself, and the rest with tied embeddings
-    together. ``network`` is the module that runs ``model``."""
+    """Shard a model's weights over all processes (FSDP): each layer separately, the rest with tied embeddings together.
+    ``network`` is the module that runs ``model``."""
     import torch
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -82,12 +82,13 @@ def shard(network: torch.nn.Module, model: PreTrainedModel, world: World, device
 
 
 def whole(value: torch.Tensor) -> torch.Tensor:
-    """Return the full tensor of a sharded one (every process must call it), or the tensor itself."""
+    """Return the full tensor of a sharded one (every process must call it); a tensor that is not sharded is returned
+    unchanged."""
     return value.full_tensor() if hasattr(value, "full_tensor") else value
 
 
 def like(value: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Return a full tensor on the device of a weight, sharded like it if their shapes agree."""
+    """Return a full tensor moved to the device of ``weight``, and sharded like it if their shapes agree."""
     moved = value.to(weight.device)
     if not hasattr(weight, "full_tensor") or value.shape != weight.shape:
         return moved

@@ -100,7 +100,7 @@ def write_model(
             tokenizer.pad_token = tokenizer.convert_ids_to_tokens(model.config.pad_token_id)
         tokenizer.save_pretrained(temporary)
         keep_allowed(temporary)
-        meaning = _meaning(recipe, guarantee, spent)
+        meaning = _protection_text(recipe, guarantee, spent)
         card = CARD.format(recipe=recipe.name, epoch=epoch, meaning=meaning, about=recipe.about)
         data = {"pipeline_tag": TASKS[recipe.head]} if recipe.head else {}
         write_card(temporary, card, tags=[recipe.name], **data)
@@ -118,8 +118,8 @@ def write_model(
 
 
 def recover_checkpoints(folder: Path) -> None:
-    """Delete the temporary files of a `write_model` that was killed, and restore a checkpoint whose only copy is its
-    backup."""
+    """Clean up after a killed `write_model`: delete its temporary files, and restore a checkpoint of which only the
+    backup is left."""
     for left in folder.glob(".epoch-[0-9]*.tmp-*"):
         shutil.rmtree(left)
     for backup in sorted(folder.glob(".epoch-[0-9]*.old-*")):
@@ -154,7 +154,8 @@ def keep_allowed(folder: Path) -> None:
             without_foreign_keys(path)
 
 
-def _meaning(recipe: Recipe, guarantee: Guarantee | None, spent: Guarantee | None) -> str:
+def _protection_text(recipe: Recipe, guarantee: Guarantee | None, spent: Guarantee | None) -> str:
+    """Return the model card's sentences on what the recipe protects, and on the privacy guarantee."""
     sentences = []
     direct = recipe.never_target & DIRECT or recipe.context != "keep"
     indirect = recipe.never_target & INDIRECT or recipe.replaces_indirect

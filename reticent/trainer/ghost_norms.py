@@ -25,7 +25,7 @@ def linear_squares(read_ULI: torch.Tensor, back_ULO: torch.Tensor) -> torch.Tens
     gradients."""
     (length, num_in), num_out = read_ULI.shape[1:], back_ULO.shape[-1]
     by_places = length * (num_in + num_out) < num_in * num_out
-    most = _at_once(read_ULI, 2 * length * length if by_places else num_in * num_out)
+    most = _num_units_at_once(read_ULI, 2 * length * length if by_places else num_in * num_out)
     return torch.cat(
         [
             ((read @ read.mT).mul_(back @ back.mT) if by_places else (read.mT @ back).square_()).sum((1, 2))
@@ -49,7 +49,7 @@ def tied_products(
 ) -> torch.Tensor:
     """Return the inner product, for each unit, of the two gradients that a tied matrix has as an embedding and as a
     linear layer; the squared norm of their sum is that of both plus twice this."""
-    most = _at_once(back_ULO, 2 * ids_UK.shape[1] * back_ULO.shape[1])
+    most = _num_units_at_once(back_ULO, 2 * ids_UK.shape[1] * back_ULO.shape[1])
     return torch.cat(
         [
             (read @ embedded.mT).mul_(back.gather(2, ids[:, None].expand(-1, back.shape[1], -1))).sum((1, 2))
@@ -60,5 +60,6 @@ def tied_products(
     )
 
 
-def _at_once(values: torch.Tensor, numbers: int) -> int:
+def _num_units_at_once(values: torch.Tensor, numbers: int) -> int:
+    """Return how many units fit into memory at once, if one needs this many numbers."""
     return max(1, MOST_NUMBERS["cuda" if values.is_cuda else "cpu"] // max(1, numbers))

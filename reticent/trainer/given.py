@@ -47,7 +47,7 @@ READERS = {
 EIGHT_BITS = 127
 
 
-def _folder(model: str, what: str) -> Path:
+def _local_folder(model: str, what: str) -> Path:
     """Return the local folder of a model (path or hub name); raise `ArtifactError` if there is none."""
     found = folder_of_model(model, download=True)
     if found is None or not found.is_dir():
@@ -56,9 +56,9 @@ def _folder(model: str, what: str) -> Path:
     return found
 
 
-def _form(folder: Path) -> str:
-    """Return the form of the weights, "adapter", "plain" or "gguf"; raise `ArtifactError` if there is none that can be
-    read."""
+def _weight_format(folder: Path) -> str:
+    """Return the format of a folder's weights, "adapter", "plain" (safetensors) or "gguf"; raise `ArtifactError`
+    without readable weights."""
     if (folder / ADAPTER).exists():
         if not (folder / ADAPTER_WEIGHTS).is_file():
             raise ArtifactError(f"{folder}: an adapter without {ADAPTER_WEIGHTS}; weights in pickle are not read")
@@ -76,8 +76,8 @@ def _form(folder: Path) -> str:
 
 
 def check_given(model: str, base: str | None, *, window_length: int = 0) -> None:
-    """Check the files of a model that was trained elsewhere, and that its base has the same tokenizer; no weight is
-    read.
+    """Check the files of a model that was trained elsewhere (format, no code, context length), and that its base has
+    the same tokenizer, without reading weights.
 
     Raises
     ------
@@ -87,15 +87,15 @@ def check_given(model: str, base: str | None, *, window_length: int = 0) -> None
     TrainingError
         A window is longer than its context.
     """
-    folder = _folder(model, "subject.model")
-    form = _form(folder)
+    folder = _local_folder(model, "subject.model")
+    form = _weight_format(folder)
     for name in ("config.json", "tokenizer_config.json", ADAPTER):
-        if _read(folder / name).get("auto_map"):
+        if _read_object(folder / name).get("auto_map"):
             raise ArtifactError(
                 f"{folder / name}: auto_map: the model brings code of its own, which was not read and is never run; "
                 "ask for it in an architecture that transformers has"
             )
-    quantised = _read(folder / "config.json").get("quantization_config")
+    quantised = _read_object(folder / "config.json").get("quantization_config")
     method = str(quantised.get("quant_method", "bitsandbytes")) if isinstance(quantised, dict) else ""
     if method in READERS and find_spec(READERS[method]) is None:
         raise ArtifactError(
@@ -107,7 +107,7 @@ def check_given(model: str, base: str | None, *, window_length: int = 0) -> None
     if form == "adapter" and find_spec("peft") is None:
         raise ArtifactError(f"{folder}: an adapter needs peft, which is not installed; pip install reticent[dp]")
     if base is not None:
-        _folder(base, "subject.base")
+        _local_folder(base, "subject.base")
     has_own = form != "adapter" and _has_tokenizer(folder)
     if not has_own and base is None and form != "gguf":
         raise ArtifactError(f"{folder}: no tokenizer.json; without a base that has it texts cannot be cut into tokens")
@@ -115,7 +115,7 @@ def check_given(model: str, base: str | None, *, window_length: int = 0) -> None
         own = (folder / "tokenizer.json").read_text(encoding="utf-8") if (folder / "tokenizer.json").is_file() else None
         check_base(folder, tokenizer=own, window_length=window_length)
     if base is not None and _has_tokenizer(folder):
-        parts = differing_parts(tokenizer_json_of(folder), tokenizer_json_of(_folder(base, "subject.base")))
+        parts = differing_parts(tokenizer_json_of(folder), tokenizer_json_of(_local_folder(base, "subject.base")))
         if parts:
             raise ArtifactError(
                 f"subject.base: {base}: cuts texts otherwise than the model ({', '.join(parts)} of tokenizer.json "
@@ -123,18 +123,19 @@ def check_given(model: str, base: str | None, *, window_length: int = 0) -> None
             )
 
 
-def _read(file: Path) -> dict[str, Any]:
-    """Return the content of a JSON file; empty if it does not exist or is no object."""
+def _read_object(file: Path) -> dict[str, Any]:
+    """Return the object in a JSON file; empty if the file does not exist or holds none."""
     content = read_json(file) if file.is_file() else {}
     return content if isinstance(content, dict) else {}
 
 
 def _has_tokenizer(folder: Path) -> bool:
+    """Return whether the folder has a tokenizer's files."""
     return any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model"))
 
 
 def objective_of(model: str, base: str | None) -> str | None:
-    """Return "mlm" or "clm", from the class that a model's files name; None if they name none."""
+    """Return a model's objective, "mlm" or "clm", by the class that its files name; None if they name none."""
     for each in (model, base):
         folder = folder_of_model(each, download=True) if each is not None else None
         if folder is None or not folder.is_dir():
@@ -146,7 +147,7 @@ def objective_of(model: str, base: str | None) -> str | None:
         if is_headless(str(folder)):
             from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
-            kind = _read(folder / "config.json").get("model_type")
+            kind = _read_object(folder / "config.json").get("model_type")
             return "mlm" if kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES else "clm"
         if any(folder.glob("*.gguf")):
             return "clm"
@@ -163,8 +164,8 @@ def is_headless(model: str) -> bool:
 
 
 def _architectures(folder: Path) -> list[str]:
-    """Return the names of the classes that a model was saved as."""
-    return [str(name) for name in _read(folder / "config.json").get("architectures") or ()]
+    """Return the names of the model classes in ``config.json``."""
+    return [str(name) for name in _read_object(folder / "config.json").get("architectures") or ()]
 
 
 def positions_of(model: str, base: str | None) -> int | None:
@@ -179,10 +180,11 @@ def positions_of(model: str, base: str | None) -> int | None:
 def digests_of_given(model: str) -> dict[str, str]:
     """Return the SHA-256 of each file of a model as it was handed over, by file name, for comparison with the
     source."""
-    return {path.name: hash_file(path) for path in _files(_folder(model, "subject.model"))}
+    return {path.name: hash_file(path) for path in _own_files(_local_folder(model, "subject.model"))}
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _own_files(folder: Path) -> Iterator[Path]:
+    """Yield the model's files in a folder, sorted: weights, config and tokenizer."""
     for path in sorted(folder.iterdir()):
         is_own = path.is_file() and any(fnmatch(path.name, each) for each in OWN)
         if is_own and not path.name.startswith(".") and path.name != "README.md":
@@ -208,13 +210,13 @@ def write_given(model: str, base: str | None, objective: str, folder: Path, made
     """
     from reticent.trainer.models import load_model, load_tokenizer
 
-    source = _folder(model, "subject.model")
-    form, tokens_from = _form(source), source
+    source = _local_folder(model, "subject.model")
+    form, tokens_from = _weight_format(source), source
     if not _has_tokenizer(source) and form != "gguf":
         assert base is not None
-        tokens_from = _folder(base, "subject.base")
+        tokens_from = _local_folder(base, "subject.base")
     if form == "adapter":
-        net = _with_adapter(load_model(_folder(str(base), "subject.base"), objective), source)
+        net = _merge_adapter(load_model(_local_folder(str(base), "subject.base"), objective), source)
     else:
         net = load_model(source, objective, complete="body" if is_headless(model) else "all")
     is_quantised = getattr(net.config, "quantization_config", None) is not None
@@ -222,11 +224,11 @@ def write_given(model: str, base: str | None, objective: str, folder: Path, made
         net = net.dequantize()  # type: ignore[operator]
         del net.config.quantization_config
     if made_as is not None:
-        _round(net, made_as, base)
-    _require_numbers(net, model)
+        _round_weights(net, made_as, base)
+    _require_finite(net, model)
     folder.mkdir(mode=0o700, parents=True)
     if form == "plain" and made_as is None and not is_quantised:
-        for path in _files(source):
+        for path in _own_files(source):
             shutil.copyfile(path, folder / path.name)
     else:
         own: Any = net.base_model if is_headless(model) else net  # a drawn head is no part of it
@@ -235,7 +237,8 @@ def write_given(model: str, base: str | None, objective: str, folder: Path, made
         load_tokenizer(tokens_from).save_pretrained(folder)
 
 
-def _with_adapter(net: PreTrainedModel, adapter: Path) -> PreTrainedModel:
+def _merge_adapter(net: PreTrainedModel, adapter: Path) -> PreTrainedModel:
+    """Return the base model with a LoRA adapter merged into its weights; raise `ArtifactError` if it does not fit."""
     from peft import PeftModel
 
     try:
@@ -247,12 +250,13 @@ def _with_adapter(net: PreTrainedModel, adapter: Path) -> PreTrainedModel:
     return merged.eval()  # type: ignore[no-any-return]
 
 
-def _round(net: PreTrainedModel, made_as: str, base: str | None) -> None:
+def _round_weights(net: PreTrainedModel, made_as: str, base: str | None) -> None:
+    """Round the weights in place: to the base's dtype ("merged"), or to eight bits."""
     import torch
 
     with torch.no_grad():
         if made_as == "merged":
-            stored = read_json(_folder(str(base), "subject.base") / "config.json")
+            stored = read_json(_local_folder(str(base), "subject.base") / "config.json")
             name = stored.get("dtype") or stored.get("torch_dtype") or "float32"
             kind = getattr(torch, str(name).removeprefix("torch."), torch.float32)
             for weights in net.parameters():
@@ -265,7 +269,7 @@ def _round(net: PreTrainedModel, made_as: str, base: str | None) -> None:
                 weights.copy_((weights / step).round() * step)
 
 
-def _require_numbers(net: PreTrainedModel, model: str) -> None:
+def _require_finite(net: PreTrainedModel, model: str) -> None:
     """Raise `ArtifactError` if a weight or a prediction on ordinary tokens is not finite."""
     import torch
 

@@ -35,6 +35,7 @@ class Targets:
 
     @property
     def num_targets(self) -> int:
+        """Number of prediction targets."""
         return int(np.count_nonzero(self.labels != IGNORE_INDEX))
 
 
@@ -97,7 +98,8 @@ def make_targets(
 def draw_targets(
     batch: Batch, recipe: Recipe, ledger: Ledger, *, mask_share: float, seed: int, epoch: int
 ) -> np.ndarray:
-    """Return the labels of `make_targets`, int64 (B, T), checked and counted in the ledger."""
+    """Return the labels of a batch by the recipe's objective, int64 (B, T), with `IGNORE_INDEX` except at targets;
+    checked and counted in the ledger."""
     protected = (batch.flags & recipe.protected_flags) != 0
     if recipe.objective == "clm":
         is_target = batch.is_text & ~protected
@@ -116,8 +118,8 @@ def draw_targets(
 def label_windows(
     batch: Batch, ledger: Ledger, *, windows: Windows, labels: np.ndarray, recipe: Recipe, seed: int, epoch: int
 ) -> Targets:
-    """Return the inputs of a batch and the labels that a classifier or tagger head learns, counted; no word is a
-    target.
+    """Return the inputs of a batch with the labels that a classifier or tagger head learns, counted in the ledger; no
+    word is a target.
 
     Parameters
     ----------

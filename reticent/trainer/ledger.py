@@ -47,8 +47,8 @@ class Ledger:
         return {name: getattr(self, name) for name in (COUNTS + CONTEXT_COUNTS if self.replaced else COUNTS)}
 
     def state(self) -> dict[str, Any]:
-        """Return the whole ledger as JSON values, for `from_states`."""
-        rows = [{"epoch": epoch, **_written(row)} for epoch, row in sorted(self.epochs.items())]
+        """Return the ledger with all epochs as JSON values, which `from_states` reads."""
+        rows = [{"epoch": epoch, **_row_to_json(row)} for epoch, row in sorted(self.epochs.items())]
         return {**self.to_dict(), "epochs": rows}
 
     @classmethod
@@ -66,9 +66,9 @@ class Ledger:
         return ledger
 
     def summed(self, add: Callable[..., Sequence[float]]) -> Ledger:
-        """Return the ledger summed over all processes; ``add`` sums each of its arguments over them, exact below
-        2^53."""
-        rows = [self._row(epoch) for epoch in range(1, max(self.epochs, default=0) + 1)]
+        """Return the ledger summed over all processes; ``add`` returns the sum of each of its arguments over them,
+        exact below 2^53."""
+        rows = [self._epoch_row(epoch) for epoch in range(1, max(self.epochs, default=0) + 1)]
         # Digests in halves.
         numbers = [
             value
@@ -85,19 +85,20 @@ class Ledger:
         return total
 
     def add(self, other: Ledger) -> None:
-        """Add the counts of another ledger, such as that of a step prepared ahead."""
+        """Add the counts of another ledger, such as that of one training step."""
         for epoch, row in other.epochs.items():
             for names, digest in _PARTS:
                 self._add(epoch, {name: row[name] for name in names}, row[digest], digest)
 
     def begin_epoch(self, epoch: int, protection: str) -> None:
         """Store the fingerprint of an epoch's protection (`fingerprint_protection`)."""
-        self._row(epoch)["protection"] = protection
+        self._epoch_row(epoch)["protection"] = protection
 
     def check(
         self, labels: np.ndarray, protected: np.ndarray, num_eligible: int, *, epoch: int = 0, digest: int = 0
     ) -> None:
-        """Count a batch, and raise `TrainingError` if a protected token is a target."""
+        """Count a batch's eligible tokens, protected tokens, targets and violations; raise `TrainingError` if a
+        protected token is a target."""
         is_target = labels != IGNORE_INDEX
         violations = int(np.count_nonzero(is_target & protected))
         counts = (num_eligible, int(np.count_nonzero(protected)), int(np.count_nonzero(is_target)), violations)
@@ -108,7 +109,7 @@ class Ledger:
             )
 
     def check_context(self, counts: dict[str, int], *, epoch: int, digest: int) -> None:
-        """Count the replaced words of a batch, and raise `TrainingError` if the model reads an identifying word."""
+        """Count a batch's replaced words; raise `TrainingError` if the input still holds an identifying word."""
         self._add(epoch, counts, digest, "inputs")
         if counts["read"]:
             raise TrainingError(
@@ -117,18 +118,19 @@ class Ledger:
 
     def _add(self, epoch: int, counts: dict[str, int], value: int, digest: str = "digest") -> None:
         """Add counts, and the digest ``value`` modulo 2^64, to the totals and to an epoch."""
-        row = self._row(epoch)
+        row = self._epoch_row(epoch)
         for name, count in counts.items():
             setattr(self, name, getattr(self, name) + count)
             row[name] += count
         row[digest] = (row[digest] + value) & (2**64 - 1)
 
-    def _row(self, epoch: int) -> dict[str, Any]:
+    def _epoch_row(self, epoch: int) -> dict[str, Any]:
+        """Return the counts of an epoch, zeros if it is new."""
         numbers = (*COUNTS, "digest", *CONTEXT_COUNTS, "inputs")
         return self.epochs.setdefault(epoch, {**dict.fromkeys(numbers, 0), "protection": ""})
 
 
-def _written(row: dict[str, Any]) -> dict[str, Any]:
+def _row_to_json(row: dict[str, Any]) -> dict[str, Any]:
     """Return an epoch's counts as JSON values, without counts of context words if none was replaced."""
     names = (*COUNTS, "digest", "protection", *((*CONTEXT_COUNTS, "inputs") if row["replaced"] else ()))
     return {name: f"{row[name]:016x}" if name in ("digest", "inputs") else row[name] for name in names}

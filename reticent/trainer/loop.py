@@ -131,17 +131,19 @@ class Stop:
 
     @property
     def asked(self) -> bool:
+        """Whether a stop signal was received."""
         return bool(self.came)
 
 
 @contextmanager
 def graceful_stop() -> Iterator[Stop]:
-    """Yield the record of stop signals, which are deferred until the block ends. Only the main thread can defer
-    signals."""
+    """Defer stop signals (SIGTERM, SIGHUP, SIGINT) within the context, and yield the record of those received. Only the
+    main thread can defer signals."""
     stop = Stop()
     before: dict[int, Any] = {}
 
     def note(number: int, frame: Any) -> None:
+        """Record a stop signal; the second one acts as usual."""
         if stop.came:
             signal.signal(number, before[number])
             signal.raise_signal(number)
@@ -202,7 +204,7 @@ NO_TARGET = "recipe {}: no token of the corpus is eligible as a target"
 
 
 def _has_target(store: TokenStore, recipe: Recipe) -> bool:
-    """Whether any token of the store may be a target, besides ends of texts."""
+    """Return whether any token of the store may be a prediction target under the recipe, ends of texts aside."""
     return any(bool(((flags & recipe.protected_flags) == 0).any()) for flags in store.blocks("flags"))
 
 
@@ -326,7 +328,7 @@ def train(
         )
     device = world.device(config.device)
     fast_tokenizer = load_tokenizer(tokenizer)
-    special = _with_end(special_ids(fast_tokenizer, recipe.objective), recipe, config, model, world)
+    special = _with_end_token(special_ids(fast_tokenizer, recipe.objective), recipe, config, model, world)
     for tokens in (store, heldout):
         if tokens is not None:
             check_fit(model, tokens, fast_tokenizer, special, config.window_length)
@@ -357,10 +359,10 @@ def train(
             for weight in model.parameters():  # not the buffers: frequencies of positions need their bits
                 weight.data = weight.data.bfloat16()
         held.enter_context(attention_by_host(model, packed=config.packing))
-        adapter = _adapt(model, recipe, config)
+        adapter = _prepare_weights(model, recipe, config)
         if config.gradient_checkpointing:
             held.enter_context(_checkpointed(model))
-        windows = _cut(protected, special, config, device, keyed=recipe.private)
+        windows = _cut_protected(protected, special, config, device, keyed=recipe.private)
         is_class = recipe.head == "class"
         step.prepare(model, windows.one_of_each(seed=config.seed, epoch=0) if is_class else windows, state.private)
         at_error = held.enter_context(ExitStack())
@@ -410,14 +412,14 @@ def train(
                     protected = protect_store(
                         epoch_store(state.epoch), recipe, special, vocab_size, has_spans_and_index=has_spans_and_index
                     )
-                    windows = _cut(protected, special, config, device, keyed=recipe.private)
+                    windows = _cut_protected(protected, special, config, device, keyed=recipe.private)
                 run.ledger.begin_epoch(state.epoch, protected.fingerprint)
                 read = windows.one_of_each(seed=step.mask_seed, epoch=state.epoch) if is_class else windows
                 replace = (
                     None if context is None else BatchContext(context, windows, recipe, step.mask_seed, state.epoch)
                 )
                 make: MakeTargets = (
-                    _maker(recipe, config, special.mask, step.mask_seed, state.epoch, protected.random_ids, replace)
+                    _labeller(recipe, config, special.mask, step.mask_seed, state.epoch, protected.random_ids, replace)
                     if labels is None
                     else partial(
                         label_windows, windows=read, labels=labels(protected.store), recipe=recipe,
@@ -477,18 +479,19 @@ class _Heldout:
         cls, store: TokenStore, recipe: Recipe, config: TrainConfig, special: SpecialIds, world: World,
         device: torch.device,
     ) -> _Heldout:  # fmt: skip
-        """Return the windows and planned batches of the held-out tokens."""
+        """Return the windows of held-out tokens and the plan of their batches, for ``eval_loss`` on ordinary words."""
         store.check()
         ordinary = Recipe(name="ordinary words", objective=recipe.objective, never_target=DIRECT | INDIRECT)
         special = replace(special, end=None)
         multiple = padding_multiple(device)
         windows = cut_windows(store, config.window_length, special, pad_to_multiple_of=multiple)
-        make = _maker(ordinary, config, special.mask, config.seed, 0, None, None)
+        make = _labeller(ordinary, config, special.mask, config.seed, 0, None, None)
         return cls(windows, make, plan_steps(windows, config, world, epoch=0))
 
     @torch.no_grad()
     def loss(self, run: _Run, *, causal: bool, device: torch.device) -> tuple[float, int]:
-        """Return (mean loss in nats, number of targets) over all processes. Every process must call it."""
+        """Return (mean loss in nats, number of targets) on held-out tokens, over all processes. Every process must call
+        it."""
         network = run.step.network or TargetLoss(run.model)
         losses: list[torch.Tensor] = []
         num_targets = 0
@@ -535,14 +538,15 @@ class _Run:
 
     @property
     def is_due(self) -> bool:
-        """Whether the first process should save a state before the next step."""
+        """Whether this process should save the training state before the next step; only the first process does."""
         steps, minutes = self.config.save_steps, self.config.save_minutes
         by_steps = steps > 0 and self.state.step % steps == 0 and self.state.step > self.saved_step
         by_time = minutes > 0 and time.monotonic() - self.saved >= 60 * minutes
         return self.world.is_main and (by_steps or by_time)
 
     def save(self) -> None:
-        """Save the state for a resumed training. Every process must call it, because ledgers are summed."""
+        """Save the training state, from which the training can be resumed. Every process must call it, because ledgers
+        are summed."""
         self.reader.read()
         self.state.ledger = self.ledger.summed(self.world.sum)
         self.state.sizes = self.metrics.sizes()
@@ -554,7 +558,7 @@ class _Run:
 def _take_steps(
     run: _Run, windows: Windows, make: MakeTargets, progress: Callable[[dict[str, Any]], None] | None
 ) -> int:
-    """Take the remaining steps of the epoch, and return the number of steps of the whole epoch."""
+    """Take the remaining optimizer steps of the epoch, and return the number of steps of the whole epoch."""
     state, step, optimizer, reader, config = run.state, run.step, run.optimizer, run.reader, run.config
     plan = step.plan_epoch(windows, make, state)
     if not state.step and run.world.is_main and config.warmup_steps >= plan.num_steps > 0:
@@ -604,8 +608,8 @@ def _take_steps(
 def _end_epoch(
     run: _Run, recipe: Recipe, tokenizer: PreTrainedTokenizerFast, adapter: Adapter | None, num_steps: int
 ) -> bool:
-    """Log the epoch, decide whether it is the last, write its checkpoint if one is kept, and return whether it is
-    kept."""
+    """Log the epoch, decide whether it is the last, write its checkpoint if configured, and return whether one was
+    written."""
     state, config = run.state, run.config
     if state.step == state.first_step:
         raise TrainingError(NO_TARGET.format(recipe.name))
@@ -649,6 +653,7 @@ def _end_epoch(
 def _choose_step(
     recipe: Recipe, config: TrainConfig, privacy: PrivacyConfig | None, world: World, device: torch.device
 ) -> Step:
+    """Return the `Step` that computes gradients: plain or, with privacy settings, DP-SGD."""
     if privacy is None:
         if recipe.private:
             raise PolicyError(f"recipe {recipe.name}: DP-SGD needs its settings; give [train.dp]")
@@ -656,8 +661,9 @@ def _choose_step(
     return resolve("reticent.ext.dp.dpsgd:PrivateStep")(recipe, config, privacy, world, device)
 
 
-def _adapt(model: PreTrainedModel, recipe: Recipe, config: TrainConfig) -> Adapter | None:
-    """Choose the trainable weights, check packing if configured, and return the LoRA adapter or None."""
+def _prepare_weights(model: PreTrainedModel, recipe: Recipe, config: TrainConfig) -> Adapter | None:
+    """Insert LoRA adapters and freeze embeddings as configured, check that windows can be packed, and return the
+    adapters or None."""
     adapter = add_adapter(model, config.lora, seed=config.seed) if config.lora else None
     if recipe.freeze_embeddings:
         freeze_embeddings(model)
@@ -681,20 +687,21 @@ def _checkpointed(model: PreTrainedModel) -> Iterator[None]:
         model.gradient_checkpointing_disable()
 
 
-def _cut(
+def _cut_protected(
     protected: ProtectedStore, special: SpecialIds, config: TrainConfig, device: torch.device, *, keyed: bool
 ) -> Windows:
+    """Return the protected tokens cut into windows of the configured length."""
     multiple = padding_multiple(device)
     return cut_windows(
         protected.store, config.window_length, special, pad_to_multiple_of=multiple, with_ends=True, keyed=keyed
     )
 
 
-def _with_end(
+def _with_end_token(
     special: SpecialIds, recipe: Recipe, config: TrainConfig, model: PreTrainedModel, world: World
 ) -> SpecialIds:
-    """Return the special tokens, with an end-of-text token only if it is a target; checkpoints then stop generating at
-    it."""
+    """Return the special tokens, with an end-of-text token only if it is a prediction target; checkpoints then stop
+    generating at it."""
     if not recipe.is_causal or not config.end_of_text:
         return replace(special, end=None)
     if special.end is None or special.end >= num_rows(model):
@@ -711,7 +718,7 @@ def _with_end(
     return special
 
 
-def _maker(
+def _labeller(
     recipe: Recipe,
     config: TrainConfig,
     mask_id: int | None,
@@ -720,9 +727,10 @@ def _maker(
     random_ids: np.ndarray | None,
     context: BatchContext | None,
 ) -> Callable[[Batch, Ledger], Targets]:
-    """Return the function that makes the targets of a batch in one epoch and counts them."""
+    """Return the function that makes the inputs and labels of a batch in one epoch, and counts them in a ledger."""
 
     def make(batch: Batch, ledger: Ledger) -> Targets:
+        """Return the inputs and labels of a batch, counted in ``ledger``."""
         return make_targets(
             batch,
             recipe,

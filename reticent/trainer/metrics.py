@@ -34,7 +34,7 @@ class Metrics:
         self._files, self._board = files, board
 
     def log(self, values: dict[str, Any], file: str = "metrics.jsonl") -> None:
-        """Write ``values`` as one line of ``file``, and to TensorBoard at their ``step``."""
+        """Write ``values`` as one JSON line of ``file`` and, with TensorBoard, as scalars at their ``step``."""
         if file in self._files:
             self._files[file].write(json.dumps(values) + "\n")
             self._files[file].flush()
@@ -45,7 +45,7 @@ class Metrics:
                     self._board.add_scalar(f"{kind}/{name}", value, values["step"])
 
     def sizes(self) -> dict[str, int]:
-        """Return the length of each file in bytes, to which a resumed training truncates it."""
+        """Return file name -> length in bytes, to which a resumed training truncates the files."""
         return {name: file.tell() for name, file in self._files.items()}
 
 
@@ -89,14 +89,16 @@ class LossReader:
         self._pending: list[tuple[int, float, list[torch.Tensor], torch.Tensor, float]] = []
 
     def add(self, num_targets: float, losses: list[torch.Tensor], norm: torch.Tensor, rate: float) -> None:
-        """Keep the summed losses of a step's micro-batches and its gradient norm, before the step is taken."""
+        """Queue the summed losses of a step's micro-batches and its gradient norm, still on the device, until
+        `read`."""
         self._pending.append((self.state.step + 1, num_targets, losses, norm, rate))
         if norm.device.type != "cpu":
             bad = (~torch.isfinite(norm)).float()
             self.found_inf = bad if self.found_inf is None else torch.maximum(self.found_inf, bad)
 
     def read(self) -> None:
-        """Add the pending losses to the state and log them; raise `TrainingError` if a value is not finite."""
+        """Add the queued losses to the training state and log them; raise `TrainingError` if a loss or gradient norm is
+        not finite."""
         if not self._pending:
             return
         pending, self._pending = self._pending, []
@@ -119,6 +121,7 @@ class LossReader:
                 self.metrics.log({**about, "grad_norm": norm, "learning_rate": rate})
 
     def _last_good(self) -> str:
+        """Return the phrase that names the last checkpoint, for an error message."""
         if not self.state.checkpoints:
             return "there is no checkpoint yet"
         return f"the last good checkpoint is {self.out / f'epoch-{self.state.checkpoints[-1]:04d}'}"
@@ -136,16 +139,16 @@ class Clock:
         self._waited = 0.0
 
     def lap(self) -> float:
-        """Return the seconds since the last call."""
+        """Return the seconds since the last call of this method."""
         before, self._lap = self._lap, self._now()
         return self._lap - before
 
     def begin_epoch(self) -> None:
+        """Start the time of an epoch."""
         self._epoch, self._waited = self._now(), 0.0
 
     def watch(self, items: Iterable[T]) -> Iterator[T]:
-        """Yield ``items`` and add up the time spent waiting for each; the planning of the epoch before the first item
-        counts too."""
+        """Yield ``items``, and measure the time spent waiting for each; planning before the first item counts too."""
         since = self._epoch
         for item in items:
             self._waited += self._now() - since

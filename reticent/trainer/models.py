@@ -84,7 +84,7 @@ def load_model(
     except (MemoryError, ArtifactError):
         raise
     except Exception as error:  # a wrong config can fail anywhere in the library
-        kind, has_head = _kind_of(name_or_path, auto)
+        kind, has_head = _architecture_of(name_or_path, auto)
         if kind and not has_head:
             raise ArtifactError(f"{name_or_path}: cannot be loaded as a {objective} model: {kind} is none") from None
         raise ArtifactError(
@@ -102,19 +102,19 @@ def load_model(
             "place it would be another model that is judged"
         )
     _warn_of_random_weights(str(name_or_path), tuple(sorted(about["missing_keys"])))
-    model = _saveable(model) if "gguf_file" in options else model
+    model = _as_plain(model) if "gguf_file" in options else model
     _drawn[model] = len(about["missing_keys"])
     return without_padding_warning(model)
 
 
 def num_drawn(model: PreTrainedModel) -> int:
-    """Return the number of weights that a loaded model's files lack and that were drawn at random."""
+    """Return the number of weights that were randomly initialised because the model's files lack them."""
     return _drawn.get(model, 0)
 
 
 def _require_size(folder: Path, auto: Any) -> None:
-    """Raise `ArtifactError` if a config describes far more parameters than the weights hold: the rest would be drawn at
-    random and fill the memory before the library reports it."""
+    """Raise `ArtifactError` if a config describes far more parameters than the weight files hold, before the rest is
+    initialised and fills the memory."""
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
@@ -206,8 +206,8 @@ def require_sound(model: PreTrainedModel, objective: str, name: str = "") -> Non
     _sound[model] = objective
 
 
-def _kind_of(name_or_path: str | Path, auto: Any) -> tuple[str, bool]:
-    """Return (architecture of a model, empty if unknown; whether it has a head for this objective)."""
+def _architecture_of(name_or_path: str | Path, auto: Any) -> tuple[str, bool]:
+    """Return (architecture name, empty if unknown; whether it has a head for this objective) of a model's config."""
     from transformers import AutoConfig
 
     try:
@@ -217,8 +217,8 @@ def _kind_of(name_or_path: str | Path, auto: Any) -> tuple[str, bool]:
     return config.model_type, type(config) in auto._model_mapping
 
 
-def _saveable(model: PreTrainedModel) -> PreTrainedModel:
-    """Return a model from a GGUF file as a plain model, because transformers refuses to save the former."""
+def _as_plain(model: PreTrainedModel) -> PreTrainedModel:
+    """Return a model loaded from a GGUF file as a plain model, since transformers refuses to save the former."""
     config = copy.deepcopy(model.config)
     del config.quantization_config
     plain: Any = type(model)(config)
@@ -247,21 +247,21 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
         content = checked_tokenizer_json(text, where) if is_json else read_tokenizer_json(text)
         try:
             with without_panic(where):
-                return _wrapped(content)
+                return _wrap_tokenizer(content)
         except ArtifactError:
             raise
         except Exception:  # the library raises nothing narrower
             raise ArtifactError(f"{where}: not a readable tokenizer.json") from None
     if folder := folder_of_model(text):
-        check_base(folder, tokenizer=_own_json(folder))
+        check_base(folder, tokenizer=_read_own_json(folder))
     gguf = sorted(Path(text).glob("[!.]*.gguf")) if Path(text).is_dir() else []
     options = {"gguf_file": gguf[0].name} if gguf and not (Path(text) / "tokenizer.json").exists() else {}
     try:
         with without_panic(text):
             tokenizer = AutoTokenizer.from_pretrained(text, trust_remote_code=False, use_fast=True, **options)
             if isinstance(tokenizer, PreTrainedTokenizerFast):
-                own = _own_json(folder_of_model(text))  # again: a hub name may have come only now
-                return _wrapped(json_of(tokenizer) if own is None else own, tokenizer)
+                own = _read_own_json(folder_of_model(text))  # again: a hub name may have come only now
+                return _wrap_tokenizer(json_of(tokenizer) if own is None else own, tokenizer)
     except (ArtifactError, MemoryError):
         raise
     except Exception as error:  # the library raises nothing narrower
@@ -273,7 +273,8 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
     raise ArtifactError(f"{text}: only tokenizers of the tokenizers library (tokenizer.json) are supported")
 
 
-def _own_json(folder: Path | None) -> str | None:
+def _read_own_json(folder: Path | None) -> str | None:
+    """Return the text of the folder's ``tokenizer.json``; None without one."""
     file = folder / "tokenizer.json" if folder else None
     return read_tokenizer_json(file) if file is not None and file.is_file() else None
 
@@ -285,9 +286,9 @@ def _not_found_message() -> str:
     return "no such folder, and no such model could be had from the hub"
 
 
-def _wrapped(content: str, named: PreTrainedTokenizerFast | None = None) -> PreTrainedTokenizerFast:
-    """Return a transformers tokenizer that keeps the JSON ``content`` unchanged, with the special tokens of ``named``,
-    or else the usual names of its family."""
+def _wrap_tokenizer(content: str, named: PreTrainedTokenizerFast | None = None) -> PreTrainedTokenizerFast:
+    """Return a transformers tokenizer around the JSON ``content``, with the special tokens of ``named``, or else the
+    usual names of its family."""
     from transformers import PreTrainedTokenizerFast
 
     if named is not None:
@@ -370,7 +371,7 @@ def check_fit(
 
 
 def num_rows(model: PreTrainedModel) -> int:
-    """Return the number of token ids for which a model has embeddings."""
+    """Return the number of rows of a model's input embedding matrix: token ids from there on are invalid."""
     embeddings: Any = model.get_input_embeddings()
     return int(embeddings.weight.shape[0])
 
@@ -388,8 +389,8 @@ def max_positions(model: PreTrainedModel) -> int:
 
 @torch.no_grad()
 def first_position(model: PreTrainedModel) -> int | None:
-    """Return the position id that a model gives to the first token of a row: 0 for most, one past the padding token for
-    RoBERTa and its kin. It is found by trial, once for each model.
+    """Return the position id that a model gives to the first token of a row: 0 for most, one past the padding token id
+    for RoBERTa and its kin. It is found by trial, once for each model.
 
     None if the model takes no position ids, or none of those tried reproduces its own logits.
     """
@@ -418,8 +419,8 @@ def first_position(model: PreTrainedModel) -> int | None:
 def whole_inputs(
     model: PreTrainedModel, input_ids_BT: torch.Tensor, attention_BT: torch.Tensor | None
 ) -> dict[str, Any]:
-    """Return model inputs in which every embedding has one row for each row of the batch, so that gradients can be
-    separated by row."""
+    """Return the model's inputs with token types and positions given for every row of the batch, so that each row's
+    gradient can be separated."""
     inputs: dict[str, Any] = {"input_ids": input_ids_BT, "attention_mask": attention_BT}
     if any(name.endswith("token_type_embeddings") for name, _ in model.named_modules()):
         inputs["token_type_ids"] = torch.zeros_like(input_ids_BT)
@@ -431,8 +432,8 @@ def whole_inputs(
 
 @contextmanager
 def fused_activations(*models: PreTrainedModel) -> Iterator[None]:
-    """Give the models torch's own approximate GELU within the context, in place of the one that transformers writes out
-    in eight passes over memory: the same function, up to rounding. It is for scoring; a training keeps its bits."""
+    """Give models torch's fused approximate GELU within the context, in place of transformers' own in eight passes over
+    memory: the same function, up to rounding. It is for scoring; a training keeps its bits."""
     found = [
         (module, name, child)
         for model in models
@@ -497,7 +498,8 @@ def logits_of(
     position_ids_BT: torch.Tensor | None = None,
     bounds: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Return `logits_at` for a known head, in a form that torch.compile can trace."""
+    """Return the logits (N, V) at the wanted cells through a known head, in a form that torch.compile can trace; see
+    `logits_at`."""
     states = states_of(model, head, input_ids_BT, attention_BT, wanted, position_ids_BT, bounds)
     return states if head is None else head(states)
 
@@ -511,7 +513,7 @@ def states_of(
     position_ids_BT: torch.Tensor | None = None,
     bounds: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Return the hidden states, (N, D), that the head of :func:`logits_of` reads; without a head, the logits
+    """Return the hidden states (N, D) at the wanted cells, which the head maps to logits; without a head, the logits
     themselves."""
     inputs = {"input_ids": input_ids_BT, "attention_mask": attention_BT}
     if position_ids_BT is not None:
@@ -535,8 +537,7 @@ _first_positions: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()
 
 @contextmanager
 def without_own_settings(net: Any) -> Iterator[None]:
-    """Ignore the model folder's generation settings (suppressed tokens, repetition penalty) within the context, which
-    transformers would merge into those of the call."""
+    """Ignore the model folder's own generation settings (suppressed tokens, repetition penalty) within the context."""
     from transformers import GenerationConfig
 
     own, net.generation_config = net.generation_config, GenerationConfig()
@@ -555,15 +556,15 @@ def lm_head(model: PreTrainedModel) -> Any:
             head is not None
             and model.base_model is not model
             and not any(getattr(model.config, name, None) for name in _AFTER_THE_HEAD)
-            and _makes_the_logits(model, head)
+            and _reproduces_logits(model, head)
         )
         _heads[model] = head if alone else None
     return _heads[model]
 
 
 @torch.no_grad()
-def _makes_the_logits(model: PreTrainedModel, head: Any) -> bool:
-    """Whether the head, applied to the last hidden states, reproduces the model's logits."""
+def _reproduces_logits(model: PreTrainedModel, head: Any) -> bool:
+    """Return whether the head, applied to the last hidden states, reproduces the model's logits."""
     training = model.training
     model.eval()
     ids = torch.arange(4, device=model.device)[None] % model.config.vocab_size

@@ -69,8 +69,8 @@ def lay_out(
     pad: int,
     padded: Callable[[int], int],
 ) -> Packed:
-    """Return windows of these lengths placed side by side in their rows; ``rows``, ascending, has the row of each
-    window, and ``padded`` returns the padded width for a length."""
+    """Return windows concatenated into rows of a batch; ``rows``, ascending, has the row of each window, and ``padded``
+    gives the padded width for a length."""
     ends = np.cumsum(lengths)
     first = np.searchsorted(rows, rows)  # the first window of each window's row
     columns = ends - lengths - (ends - lengths)[first]

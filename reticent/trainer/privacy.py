@@ -194,7 +194,7 @@ class Guarantee:
 
     @property
     def protects_nobody(self) -> str:
-        """A warning if epsilon is above `MEANINGLESS`; empty otherwise."""
+        """A warning sentence if epsilon is above `MEANINGLESS`; empty otherwise."""
         if not protects_nobody(str(self)):
             return ""
         return f"An epsilon above {MEANINGLESS:.0f} protects nobody: more noise (a larger noise_multiplier) is needed."
@@ -226,7 +226,7 @@ class Plan:
         return self.sample_rate * self.num_units
 
     def after(self, num_steps: int) -> Guarantee:
-        """Return the guarantee of the first ``num_steps`` steps."""
+        """Return the privacy guarantee that holds after the first ``num_steps`` steps."""
         if self.guarantee.epsilon is None:
             return self.guarantee
         mechanism = (self.sample_rate, self.noise_multiplier, num_steps, self.guarantee.delta)
@@ -319,7 +319,7 @@ def plan_privacy(
 
 
 def refuse_conflicts(config: TrainConfig, privacy: PrivacyConfig) -> None:
-    """Raise `PolicyError` for a training setting that does not go with DP-SGD, or has no effect there."""
+    """Raise `PolicyError` for a training setting that DP-SGD does not allow, or that has no effect with it."""
     for name, reason in (
         ("packing", "a packed row is of several units"),
         ("torch_compile", "hooks need plain modules"),
@@ -347,8 +347,8 @@ def refuse_conflicts(config: TrainConfig, privacy: PrivacyConfig) -> None:
 
 
 def refuse_promise(config: PrivacyConfig, unaccounted: tuple[str, ...], recipe: Recipe | None = None) -> None:
-    """Raise `PolicyError` if stages are not accounted although a target epsilon is set, or the recipe chooses its
-    protected words without counts, which serves nothing else."""
+    """Raise `PolicyError` if a recipe has unaccounted steps although an epsilon is promised: by ``target_epsilon``, or
+    by protected words chosen without counts."""
     is_for_nothing = recipe is not None and recipe.words != "counted"
     if unaccounted and (config.target_epsilon is not None or is_for_nothing):
         ways = "; ".join(f"{name}: {STAGES[name].reason}; instead: {STAGES[name].way_out}" for name in unaccounted)
@@ -361,7 +361,8 @@ def refuse_promise(config: PrivacyConfig, unaccounted: tuple[str, ...], recipe: 
 
 
 def unaccounted_steps(recipe: Recipe) -> tuple[str, ...]:
-    """Return the names of a recipe's stages that depend on every individual's documents and are not accounted."""
+    """Return the names of a recipe's preparation steps that depend on every individual's documents but are not part of
+    the privacy accounting."""
     found = []
     if recipe.words != "counted":
         return ()
@@ -402,7 +403,7 @@ def cost_of(
     whose grid would take minutes and gigabytes. Epsilon is infinite without noise only. Cost: under a second for "prv",
     milliseconds for "rdp".
     """
-    history = _history(sample_rate, noise_multiplier, num_steps, vocabulary)
+    history = _mechanisms(sample_rate, noise_multiplier, num_steps, vocabulary)
     delta -= vocabulary[1] if vocabulary is not None else 0.0
     if not history:
         return 0.0, accountant
@@ -423,10 +424,10 @@ def cost_of(
     return (prv, accountant) if prv <= rdp else (rdp, "rdp")  # PRV's error is 0.01, which hides a smaller epsilon
 
 
-def _history(
+def _mechanisms(
     sample_rate: float, noise_multiplier: float, num_steps: int, vocabulary: tuple[float, float] | None
 ) -> list[tuple[float, float, int]]:
-    """Return the mechanisms that an accountant composes, as (noise multiplier, sample rate, number of steps)."""
+    """Return the mechanisms whose privacy cost is composed, as (noise multiplier, sample rate, number of steps)."""
     steps = [(noise_multiplier, sample_rate, num_steps)] if num_steps else []
     return steps if vocabulary is None else [(vocabulary[0], 1.0, 1), *steps]
 
@@ -519,7 +520,7 @@ def show_epsilon(epsilon: float) -> str:
 
 
 def shown_in(guarantee: str) -> tuple[float, float, str] | None:
-    """Return (epsilon, delta, unit) parsed from the sentence of a guarantee; None if it has no epsilon.
+    """Parse (epsilon, delta, privacy unit) from the sentence of a guarantee; None if it has no epsilon.
 
     >>> shown_in("epsilon 8.00 at delta 1e-5 per individual (at most 4 documents each)")
     (8.0, 1e-05, 'individual')
@@ -529,8 +530,8 @@ def shown_in(guarantee: str) -> tuple[float, float, str] | None:
 
 
 def together(guarantees: Sequence[Guarantee]) -> Guarantee | None:
-    """Return the joint guarantee of several trainings: summed epsilons and deltas (basic composition); None if one has
-    no epsilon, or the units differ."""
+    """Return the joint guarantee of several trainings on the same data, epsilons and deltas summed (basic composition);
+    None if one has no epsilon, or the units differ."""
     epsilons = [each.epsilon for each in guarantees if each.epsilon is not None]
     if not epsilons or len(epsilons) < len(guarantees) or len({each.unit for each in guarantees}) > 1:
         return None

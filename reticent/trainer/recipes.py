@@ -83,34 +83,35 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if self.objective not in ("mlm", "clm"):
-            self._wrong("objective", "mlm or clm", self.objective)
+            self._refuse("objective", "mlm or clm", self.objective)
         if self.text not in ("original", "pseudonymised"):
-            self._wrong("text", "original or pseudonymised", self.text)
+            self._refuse("text", "original or pseudonymised", self.text)
         for name in ("context", "context_indirect"):
             if getattr(self, name) not in ("keep", "surrogate", "tag"):
-                self._wrong(name, "keep, surrogate or tag", getattr(self, name))
+                self._refuse(name, "keep, surrogate or tag", getattr(self, name))
         if self.never_target & ~(DIRECT | INDIRECT):
-            self._wrong("never_target", "flags direct and indirect", self.never_target)
+            self._refuse("never_target", "flags direct and indirect", self.never_target)
         if self.context != "keep" and self.text != "original":
-            self._wrong("context", "keep where direct identifiers are X already", self.context)
+            self._refuse("context", "keep where direct identifiers are X already", self.context)
         if self.goldfish_k is not None and self.objective != "clm":
-            self._wrong("goldfish_k", "none: the goldfish loss is one of clm", self.goldfish_k)
+            self._refuse("goldfish_k", "none: the goldfish loss is one of clm", self.goldfish_k)
         if (self.goldfish_k is not None and self.goldfish_k < 2) or self.goldfish_h < 1:
-            self._wrong("goldfish", "k of at least 2 and h of at least 1", (self.goldfish_k, self.goldfish_h))
+            self._refuse("goldfish", "k of at least 2 and h of at least 1", (self.goldfish_k, self.goldfish_h))
         shares = self.mask_split
         if len(shares) != 3 or not all(0 <= share <= 1 for share in shares) or abs(sum(shares) - 1) > 1e-9:
-            self._wrong("mask_split", "three shares (masked, random, kept) that add up to 1", shares)
+            self._refuse("mask_split", "three shares (masked, random, kept) that add up to 1", shares)
         if self.objective == "clm" and shares[0] != 1:
-            self._wrong("mask_split", "none: clm masks no word", shares)
+            self._refuse("mask_split", "none: clm masks no word", shares)
         if self.head and (self.never_target or self.replaces_indirect or self.goldfish_k or shares[0] != 1):
-            self._wrong("head", "no protection of targets, as no word is one", self.head)
+            self._refuse("head", "no protection of targets, as no word is one", self.head)
 
-    def _wrong(self, what: str, expected: str, got: object) -> None:
+    def _refuse(self, what: str, expected: str, got: object) -> None:
+        """Raise `PolicyError` for a field of the recipe: what was expected and what was given."""
         raise PolicyError(f"recipe {self.name}: {what}: expected {expected}; got {got}")
 
     @property
     def protected_flags(self) -> int:
-        """Flag bits of all tokens that are no targets, replaced identifiers and dropped tokens included."""
+        """Flag bits of the tokens that are never targets, replaced identifiers and dropped tokens included."""
         replaced = (DIRECT if self.context != "keep" else 0) | (INDIRECT if self.replaces_indirect else 0)
         return self.never_target | replaced | (DROPPED if self.goldfish_k is not None else 0)
 
@@ -121,7 +122,7 @@ class Recipe:
 
     @property
     def replaces_indirect(self) -> bool:
-        """Whether each word of an indirect identifier is replaced in the text."""
+        """Whether the words of indirect identifiers are replaced in the training text."""
         return self.context_indirect != "keep"
 
     @property
@@ -137,8 +138,8 @@ class Recipe:
 
     @property
     def tokens(self) -> str:
-        """Name of the token store that the recipe needs ("train", "train-tag", "train-pseudonymised"); tokens with
-        surrogates are made anew in each epoch."""
+        """Name of the token store that the recipe trains on ("train", "train-tag", "train-pseudonymised"); a text with
+        surrogates is tokenised anew in each epoch."""
         if self.text == "pseudonymised":
             return "train-pseudonymised"
         return "train-tag" if self.context == "tag" else "train"
@@ -190,7 +191,7 @@ class Recipe:
 
     @property
     def uses_flags(self) -> bool:
-        """Whether training uses the protection flags; if not, a change of the protection does not affect the recipe."""
+        """Whether training depends on the protection flags; if not, a change of the protection leaves it unchanged."""
         return self.protected_flags != 0
 
 
@@ -230,17 +231,17 @@ class RecipeChanges(Section):
     policy: Literal["all", "last", "cover", "paper"] | None = None
 
     def named(self, name: str) -> Recipe:
-        """Return the recipe under this name, with the errors of :func:`custom_recipe`."""
+        """Return the user-defined recipe as a `Recipe` of this name; raises the errors of :func:`custom_recipe`."""
         given = self.model_dump(exclude={"base", *PROTECTION}, exclude_unset=True, exclude_none=True)
         return custom_recipe(name, self.base, given)
 
     def protection(self, policy: Policy) -> Policy:
-        """Return the protection policy of the recipe's tokens: ``policy`` with the recipe's own k, n and policy,
-        validated again."""
+        """Return ``policy`` with this recipe's own k, n and policy in place of the job's, validated again."""
         return type(policy)(**{**policy.model_dump(), **self.model_dump(include=PROTECTION, exclude_none=True)})
 
 
-def _pair(prefix: str, suffix: str, **more: object) -> list[Recipe]:
+def _both_objectives(prefix: str, suffix: str, **more: object) -> list[Recipe]:
+    """Return two recipes with the same settings, for masked ("mlm") and causal ("clm") models."""
     return [Recipe(name=f"{prefix}{o}{suffix}", objective=o, **more) for o in ("mlm", "clm")]  # type: ignore[arg-type]
 
 
@@ -248,16 +249,18 @@ def _pair(prefix: str, suffix: str, **more: object) -> list[Recipe]:
 RECIPES: Mapping[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
-        *_pair("", ""),
-        *_pair("", "a", text="pseudonymised"),
-        *_pair("dpp", "", never_target=DIRECT),
-        *_pair("ipp", "", never_target=INDIRECT),
-        *_pair("pp", "", never_target=DIRECT | INDIRECT),
-        *_pair("ipp", "-surrogate", never_target=INDIRECT, context_indirect="surrogate"),
-        *_pair("pp", "-surrogate", never_target=DIRECT | INDIRECT, context="surrogate", context_indirect="surrogate"),
-        *_pair("dp-", "", private=True),
-        *_pair("dp-", "-public", never_target=DIRECT | INDIRECT, private=True, words="public"),
-        *_pair("private-", "", never_target=DIRECT | INDIRECT, private=True, words="private"),
+        *_both_objectives("", ""),
+        *_both_objectives("", "a", text="pseudonymised"),
+        *_both_objectives("dpp", "", never_target=DIRECT),
+        *_both_objectives("ipp", "", never_target=INDIRECT),
+        *_both_objectives("pp", "", never_target=DIRECT | INDIRECT),
+        *_both_objectives("ipp", "-surrogate", never_target=INDIRECT, context_indirect="surrogate"),
+        *_both_objectives(
+            "pp", "-surrogate", never_target=DIRECT | INDIRECT, context="surrogate", context_indirect="surrogate"
+        ),
+        *_both_objectives("dp-", "", private=True),
+        *_both_objectives("dp-", "-public", never_target=DIRECT | INDIRECT, private=True, words="public"),
+        *_both_objectives("private-", "", never_target=DIRECT | INDIRECT, private=True, words="private"),
         Recipe(name="goldfish", objective="clm", goldfish_k=4),
     )
 }
@@ -276,7 +279,7 @@ def get_recipe(name: str, *, also: Iterable[str] = ()) -> Recipe:
 
 
 def at_epsilon(name: str, epsilon: float) -> str:
-    """Return the name of a private recipe trained at one epsilon of a list (``train.dp.target_epsilon``).
+    """Return the name of a private recipe's training at one of several target epsilons, such as "dp-mlm-epsilon-8".
 
     >>> at_epsilon("dp-clm", 8.0), parted_name("dp-clm-epsilon-0.5"), parted_name("dp-clm")
     ('dp-clm-epsilon-8', ('dp-clm', 0.5), ('dp-clm', None))
@@ -285,7 +288,7 @@ def at_epsilon(name: str, epsilon: float) -> str:
 
 
 def parted_name(name: str) -> tuple[str, float | None]:
-    """Return (recipe name, epsilon) of a name made by `at_epsilon`; (the name itself, None) for any other."""
+    """Split a name made by `at_epsilon` into (recipe name, epsilon); (the name itself, None) for any other."""
     found = re.fullmatch(r"(.+)-epsilon-(\d+(?:\.\d+)?(?:e-?\d+)?)", name)
     return (name, None) if found is None else (found[1], float(found[2]))
 

@@ -69,7 +69,7 @@ class State:
     private: dict[str, str] = field(default_factory=dict)
 
     def begin_epoch(self) -> None:
-        """Move to the next epoch."""
+        """Advance the position to the start of the next epoch."""
         self.epoch, self.done, self.epoch_loss, self.epoch_targets = self.epoch + 1, 0, 0.0, 0
         self.num_filled = self.num_cells = 0
         self.first_step = self.step
@@ -78,8 +78,8 @@ class State:
 def identity_of(
     model: torch.nn.Module, store: TokenStore, recipe: Recipe, config: TrainConfig, num_processes: int, more: Any = None
 ) -> dict[str, Any]:
-    """Return the settings, tokens and model to which a state belongs, as JSON. Cost: one pass over the weights and the
-    tokens."""
+    """Return what a saved training state belongs to (settings, recipe, digests of tokens and model) as JSON. Cost: one
+    pass over the weights and the tokens."""
     unbound = UNBOUND if recipe.is_causal else (*UNBOUND, "end_of_text")
     settings = {name: value for name, value in config.of_one_training().items() if name not in unbound}
     settings["batches_a_step"] = config.gradient_accumulation_steps * num_processes
@@ -116,16 +116,16 @@ class StateWriter:
         Every process must call it, as each may have a part of the weights; the first writes.
         """
         self.wait()
-        for name, weight in _trained(model):
-            self._copy(f"model.{name}", weight)
+        for name, weight in _trained_weights(model):
+            self._copy_to_host(f"model.{name}", weight)
             for key, value in optimizer.state.get(weight, {}).items():
-                self._copy(f"optimizer.{name}.{key}", value)
+                self._copy_to_host(f"optimizer.{name}.{key}", value)
         if not self._world.is_main:
             return
         of_training = {**asdict(state), "ledger": state.ledger.state()}
         header = {"identity": json.dumps(self._identity), "state": json.dumps(of_training)}
         copied = torch.cuda.current_stream().record_event() if torch.cuda.is_initialized() else None
-        self._thread = threading.Thread(target=self._write, args=(header, copied), name="reticent-state")
+        self._thread = threading.Thread(target=self._write_copies, args=(header, copied), name="reticent-state")
         self._thread.start()
 
     def wait(self) -> None:
@@ -137,8 +137,8 @@ class StateWriter:
             error, self._error = self._error, None
             raise error
 
-    def _copy(self, name: str, value: torch.Tensor) -> None:
-        """Copy a tensor, full if sharded, to the host memory of the first process."""
+    def _copy_to_host(self, name: str, value: torch.Tensor) -> None:
+        """Copy a tensor, gathered if sharded, to the host memory of the first process."""
         value = whole(value.detach())
         if not self._world.is_main:
             return
@@ -146,7 +146,8 @@ class StateWriter:
             self._copies[name] = torch.empty(value.shape, dtype=value.dtype, pin_memory=value.is_cuda)
         self._copies[name].copy_(value, non_blocking=True)
 
-    def _write(self, header: dict[str, str], copied: torch.cuda.Event | None) -> None:
+    def _write_copies(self, header: dict[str, str], copied: torch.cuda.Event | None) -> None:
+        """Write the copies to disk in the writer's thread, once they have arrived; an error is kept for `wait`."""
         try:
             if copied is not None:
                 copied.synchronize()
@@ -213,7 +214,7 @@ def restore(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimiz
     """Load the saved weights and optimizer moments into the model and the optimizer."""
     tensors = load_file(folder / STATE)
     with torch.no_grad():
-        for name, weight in _trained(model):
+        for name, weight in _trained_weights(model):
             saved = tensors.get(f"model.{name}")
             if saved is None or saved.shape != weight.shape:
                 raise ArtifactError(f"{folder / STATE}: lacks the weights {name} of this model")
@@ -226,8 +227,8 @@ def restore(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimiz
 
 @contextmanager
 def only_training_in(folder: Path) -> Iterator[None]:
-    """Create the folder and hold its lock within the context; first remove the leftovers of a killed process and
-    restore a checkpoint whose only copy is its backup.
+    """Create the folder and hold its lock within the context, after removing what a killed process left and restoring a
+    checkpoint of which only the backup is left.
 
     Raises
     ------
@@ -251,8 +252,8 @@ def delete_state(folder: Path) -> None:
 
 
 def delete_training(folder: Path) -> None:
-    """Delete the ledger, state, checkpoints and TensorBoard events of an earlier training, so that they are not taken
-    for the next one's."""
+    """Delete an earlier training's ledger, state, checkpoints and TensorBoard events from the folder, so that they do
+    not mix with the next one's."""
     (folder / "ledger.json").unlink(missing_ok=True)
     delete_state(folder)
     board = folder / "tensorboard"
@@ -263,7 +264,8 @@ def delete_training(folder: Path) -> None:
             shutil.rmtree(checkpoint)
 
 
-def _trained(model: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
+def _trained_weights(model: torch.nn.Module) -> list[tuple[str, torch.nn.Parameter]]:
+    """Return (name, weight) of the weights that are trained."""
     return [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
 
 
@@ -276,6 +278,7 @@ def tokens_digest(store: TokenStore) -> str:
 
 
 def _weights_digest(model: torch.nn.Module) -> str:
+    """Return the SHA-256 (hex) of a model's weights and their names."""
     digest = hashlib.sha256()
     for name, weight in model.named_parameters():
         digest.update(name.encode())

@@ -53,11 +53,12 @@ class StepData(Protocol):
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger of this step alone, which the loop adds when it takes the step."""
+        """Target counts of this step alone, to be added to the training's ledger when the step is taken."""
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
-        """(targets, or units in DP-SGD; document tokens; tokens with special ones; cells with padding)."""
+        """Numbers of (targets, or privacy units in DP-SGD; document tokens; tokens with special ones; cells with
+        padding) of the step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +104,14 @@ class Step(Protocol):
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """The privacy guarantee of all checkpoints of the training together; known after `prepare`, None without
+        """Privacy guarantee for all checkpoints of the training together; known after `prepare`, None without
         DP-SGD."""
 
     def after(self, epoch: int) -> Guarantee | None:
-        """Return the privacy guarantee of the checkpoints up to that of an epoch; None without DP-SGD."""
+        """Return the privacy guarantee that holds for the checkpoints up to this epoch; None without DP-SGD."""
 
     def cache_key(self) -> dict[str, Any] | None:
-        """Return the settings beyond `TrainConfig` that change the weights, as JSON."""
+        """Return the settings beyond `TrainConfig` that change the weights, as JSON values; None if there are none."""
 
     def prepare(self, model: PreTrainedModel, windows: Windows, kept: dict[str, str]) -> None:
         """Bind the step to a model in train mode, on its device and with its adapters.
@@ -119,10 +120,10 @@ class Step(Protocol):
         """
 
     def wrap(self, optimizer: torch.optim.Optimizer) -> None:
-        """Bind the step to the optimizer, which holds the trained weights of the prepared model."""
+        """Attach the step to the optimizer, which holds the trained weights of the prepared model."""
 
     def plan_epoch(self, windows: Windows, make: MakeTargets, state: State) -> EpochPlan:
-        """Return the plan of ``state.epoch`` without its first ``state.done`` steps."""
+        """Return the batches of epoch ``state.epoch`` still to be taken, without the first ``state.done`` steps."""
 
     def backward(self, data: Any, num_targets: float, step: int) -> list[torch.Tensor]:
         """Store the gradient of a step in ``.grad``, the same in every process.
@@ -132,10 +133,11 @@ class Step(Protocol):
         """
 
     def finish(self, num_steps: int) -> dict[str, Any]:
-        """Restore the model to its condition before `prepare`, and return JSON for the ledger file."""
+        """Restore the model to its condition before `prepare`, and return the step's entries of the ledger file as JSON
+        values."""
 
     def give_up(self) -> None:
-        """Do as `finish`, for a training that an error or a stop ends."""
+        """Restore the model as `finish` does, after an error or a stop."""
 
 
 # ---------------------------------------------------------------------------------------------------------------- feed
@@ -180,11 +182,12 @@ class MicroBatch:
 
     @property
     def inputs(self) -> tuple[torch.Tensor | None, ...]:
-        """The arguments of the model's forward pass, in order."""
+        """Arguments of the model's forward pass, in order."""
         return self.input_ids, self.attention, self.positions, self.bounds, self.at, self.labels
 
     @property
     def num_targets(self) -> int:
+        """Number of prediction targets in the micro-batch."""
         return len(self.at)
 
 
@@ -202,7 +205,7 @@ class MicroBatches:
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
-        """(targets; document tokens; tokens with special ones; cells with padding)."""
+        """Numbers of (targets; document tokens; tokens with special ones; cells with padding) of the step."""
         return self.num_targets, self.num_tokens, self.num_filled, self.num_cells
 
     def wait(self) -> list[MicroBatch]:
@@ -230,7 +233,8 @@ class Part:
 
 
 def plan_steps(windows: Windows, config: TrainConfig, world: World, epoch: int) -> list[list[Part | None]]:
-    """Return this process's planned micro-batches for every step of an epoch; None is one without targets.
+    """Return this process's planned micro-batches for every step of an epoch, shuffled by (seed, epoch); None stands
+    for one without targets.
 
     A step takes ``gradient_accumulation_steps * world.size`` batches in the order of the epoch and distributes them in
     turn. So two processes take the same steps as one process with twice the accumulation. In the last step some
@@ -261,7 +265,8 @@ def iter_steps(
     causal: bool,
     device: torch.device,
 ) -> Iterator[MicroBatches]:
-    """Yield the steps of a plan with their tensors on the device; meant for a thread of its own.
+    """Yield, for each planned step, its micro-batches with tensors on the device and their ledger; meant to run in its
+    own thread.
 
     Each step has a ledger of its own, because batches prepared ahead are not trained on yet.
     """
@@ -278,7 +283,7 @@ def iter_steps(
             if part.rows is None:
                 made.append(micro_batch(batch, targets, causal, seed=part.seed))
             else:
-                made.append(_packed(batch, targets, causal, part, windows))
+                made.append(_packed_micro_batch(batch, targets, causal, part, windows))
             num_tokens += batch.num_tokens
             num_filled += int(np.count_nonzero(batch.attention))
             num_cells += made[-1].input_ids.numel()
@@ -289,8 +294,9 @@ def iter_steps(
 
 
 def micro_batch(batch: Batch, targets: Targets, causal: bool, *, seed: int = 0) -> MicroBatch:
-    """Return a batch as host tensors. In a causal model position t predicts the token at t + 1, and no token attends to
-    the padding on the right. The attention mask is None if there is no padding."""
+    """Return a batch and its targets as one micro-batch of host tensors. In a causal model position t predicts the
+    token at t + 1, and no token attends to the padding on the right. The attention mask is None if there is no
+    padding."""
     labels = predicted_labels(targets, causal)
     at = np.flatnonzero(labels != IGNORE_INDEX)
     return MicroBatch(
@@ -305,7 +311,8 @@ def micro_batch(batch: Batch, targets: Targets, causal: bool, *, seed: int = 0) 
     )
 
 
-def _packed(batch: Batch, targets: Targets, causal: bool, part: Part, windows: Windows) -> MicroBatch:
+def _packed_micro_batch(batch: Batch, targets: Targets, causal: bool, part: Part, windows: Windows) -> MicroBatch:
+    """Return a micro-batch in which several windows share a row."""
     assert part.rows is not None
     lengths = batch.attention.sum(axis=1)
     laid = lay_out(
@@ -326,7 +333,7 @@ def _packed(batch: Batch, targets: Targets, causal: bool, part: Part, windows: W
 
 
 def predicted_labels(targets: Targets, causal: bool) -> np.ndarray:
-    """Return the labels, int64 (B, T), each at the position that predicts it: in a causal model the one before its
+    """Return the labels moved to the position that predicts each, int64 (B, T): in a causal model one before the
     token."""
     if not causal:
         return targets.labels
@@ -341,29 +348,30 @@ def on_device(micro: MicroBatch, device: torch.device) -> MicroBatch:
 
 
 def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Return a host tensor on the device; for CUDA through pinned memory, without waiting."""
+    """Return a host tensor copied to the device; to CUDA through pinned memory, asynchronously."""
     pinned = device.type == "cuda"
     return (tensor.pin_memory() if pinned else tensor).to(device, non_blocking=pinned)
 
 
 @lru_cache
-def _stream(device: torch.device) -> torch.cuda.Stream:
+def _transfer_stream(device: torch.device) -> torch.cuda.Stream:
+    """Return the CUDA stream for transfers to a device, always the same one."""
     return torch.cuda.Stream(device)
 
 
 @contextlib.contextmanager
 def feeding(device: torch.device) -> Iterator[Callable[[], torch.cuda.Event | None]]:
-    """Run transfers to the device beside the computation within the context; yields a function that returns the event
-    of their arrival (None on a CPU)."""
+    """Run transfers to the device in parallel to computation within the context; yields a function that returns an
+    event of their completion (None on a CPU)."""
     if device.type != "cuda":
         yield lambda: None
         return
-    with torch.cuda.stream(_stream(device)):
-        yield _stream(device).record_event
+    with torch.cuda.stream(_transfer_stream(device)):
+        yield _transfer_stream(device).record_event
 
 
 def arrive(tensors: Iterable[torch.Tensor], ready: torch.cuda.Event) -> None:
-    """Let the device, not the host, wait until tensors moved within `feeding` have arrived."""
+    """Make the device's computation, not the host, wait for tensors transferred within `feeding`."""
     stream = torch.cuda.current_stream()
     stream.wait_event(ready)
     for tensor in tensors:
@@ -371,6 +379,7 @@ def arrive(tensors: Iterable[torch.Tensor], ready: torch.cuda.Event) -> None:
 
 
 def _tensors(micro: MicroBatch) -> dict[str, torch.Tensor]:
+    """Return field name -> tensor of a micro-batch."""
     values = {entry.name: getattr(micro, entry.name) for entry in fields(micro)}
     return {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
 
@@ -396,6 +405,7 @@ class _LossInPieces(torch.autograd.Function):
     def forward(
         ctx: Any, states_ND: torch.Tensor, labels_N: torch.Tensor, head: Any, rows: int, *weights: torch.Tensor
     ) -> torch.Tensor:
+        """Return the summed cross entropy, computed ``rows`` targets at a time together with its gradients."""
         needed = [states_ND, *weights] if any(ctx.needs_input_grad) else []
         gradients = [torch.zeros_like(tensor) for tensor in needed]
         total = torch.zeros((), device=states_ND.device)
@@ -420,6 +430,7 @@ class _LossInPieces(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, of_loss: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+        """Return the stored gradients times the gradient of the loss."""
         states, *weights = (gradient.mul_(of_loss) for gradient in ctx.gradients)
         del ctx.gradients
         return states, None, None, None, *weights
@@ -427,7 +438,7 @@ class _LossInPieces(torch.autograd.Function):
 
 @torch._disable_dynamo  # torch.compiler.disable loads the compiler at once: a second and a half of every command
 def _loss_in_pieces(states_ND: torch.Tensor, labels_N: torch.Tensor, head: Any, rows: int) -> torch.Tensor:
-    """Return the summed cross entropy over the targets, ``rows`` of them at a time."""
+    """Return the summed cross entropy over the targets, with logits for only ``rows`` targets in memory at a time."""
     head = torch.nn.Identity() if head is None else head
     # To an evaluation the function would be told that weights need a gradient, and would make it.
     weights = [weight for weight in head.parameters() if weight.requires_grad and torch.is_grad_enabled()]
@@ -457,6 +468,8 @@ class TargetLoss(torch.nn.Module):
         at_N: torch.Tensor,
         labels_N: torch.Tensor,
     ) -> torch.Tensor:
+        """Return the summed cross entropy over the targets ``labels_N`` at the flat cells ``at_N``, a float32
+        scalar."""
         if positions_BT is not None:
             positions_BT = positions_BT + self._first
         head = self._head[0]
@@ -485,7 +498,7 @@ def target_loss(
 
 
 def _reaches_every_weight(network: TargetLoss) -> bool:
-    """Whether the loss of one token has a gradient for every trained weight, so that every batch's loss has.
+    """Return whether the loss of a single token gives every trained weight a gradient, so that any batch's loss does.
 
     One token never reaches all experts that tokens are routed to, and no layer is sure to be reached that training may
     drop.
@@ -525,7 +538,8 @@ class PlainStep:
         """Return None: `TrainConfig` and the recipe already determine the weights."""
 
     def prepare(self, model: PreTrainedModel, windows: Windows, kept: dict[str, str]) -> None:
-        """Compile the model, and share gradients among processes, if configured."""
+        """Prepare the model for training: compile it if configured, and exchange or shard gradients among several
+        processes."""
         network = TargetLoss(model, packed=self.config.packing)
         if self.config.torch_compile:
             network.compile(dynamic=True)
@@ -544,7 +558,7 @@ class PlainStep:
         """Do nothing."""
 
     def plan_epoch(self, windows: Windows, make: MakeTargets, state: State) -> EpochPlan:
-        """Return the plan of the epoch's micro-batches in the order of (seed, epoch)."""
+        """Return the epoch's remaining micro-batches, in the order drawn by (seed, epoch)."""
         plan = plan_steps(windows, self.config, self.world, state.epoch)
         num_steps = state.first_step + len(plan) * (self.config.num_epochs - state.epoch + 1)
         num_steps = min(num_steps, self.config.max_steps or num_steps)

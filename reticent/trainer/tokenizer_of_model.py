@@ -34,9 +34,9 @@ def tokenizer_json_of(source: str | Path, *, tested: str | None = None) -> str:
 
 
 def tokenizer_notices(source: str | Path, content: str, *, builds: bool = True) -> Iterator[str]:
-    """Yield warnings about a model's tokenizer ``content``: transformers would build another one from the folder (only
-    with ``builds``, which loads torch), or the vocabulary has capitals that are never read."""
-    share, lost = _unreachable(content)
+    """Yield warnings for the user about a model's tokenizer ``content``: transformers would build another one from the
+    folder (checked with ``builds``, which loads torch), or much of the vocabulary can never be produced."""
+    share, lost = _unreachable_vocabulary(content)
     if share > MOST_UNREACHABLE:
         yield (
             f"{source}: {share:.0%} of the vocabulary have {' or '.join(lost)}, and the tokenizer removes these from "
@@ -60,9 +60,9 @@ def tokenizer_notices(source: str | Path, content: str, *, builds: bool = True) 
         )
 
 
-def _unreachable(text: str) -> tuple[float, list[str]]:
-    """Return (share of the vocabulary with capitals or accents that its own normaliser removes, which of the two it
-    removes)."""
+def _unreachable_vocabulary(text: str) -> tuple[float, list[str]]:
+    """Return (share of the vocabulary with capitals or accents that the tokenizer's own normaliser removes, which of
+    the two it removes)."""
     content = parse_json(text)
     if not content.get("normalizer"):
         return 0.0, []

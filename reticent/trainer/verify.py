@@ -98,6 +98,7 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
+        """Whether every claim of the ledger was confirmed."""
         return not self.mismatches
 
 
@@ -110,7 +111,8 @@ def verify_ledger(
     progress: Callable[[int], None] | None = None,
     context: ContextWords | None = None,
 ) -> Verdict:
-    """Return which claims of a training's ledger do not hold, by drawing the targets of every epoch again.
+    """Return which claims of a training's ledger are false, by drawing the prediction targets of every epoch again
+    without a model.
 
     Parameters
     ----------
@@ -159,15 +161,17 @@ def verify_ledger(
     if content.get("read"):
         wrong.append(f"{content['read']:,} words that identify were read")
     if recipe.private:
-        wrong += _wrong_promise(content.get("privacy", {}))
+        wrong += _guarantee_faults(content.get("privacy", {}))
     drawn = Ledger()
-    for done, (epoch, protection) in enumerate(_drawn_again(content, tokens, recipe, sorted(rows), drawn, context), 1):
+    for done, (epoch, protection) in enumerate(
+        _redraw_epochs(content, tokens, recipe, sorted(rows), drawn, context), 1
+    ):
         row = rows[epoch]
         again = row if recipe.private else drawn.state()["epochs"][-1]
         if row["protection"] != protection:
             wrong.append(f"epoch {epoch}: the tokens, their flags or what is protected are not those of the run")
         wrong += [
-            f"epoch {epoch}: {name}: the ledger says {_said(row.get(name))}, drawn again it is {_said(again.get(name))}"
+            f"epoch {epoch}: {name}: the ledger says {_show(row.get(name))}, drawn again it is {_show(again.get(name))}"
             for name in (*COUNTS, "digest", *CONTEXT_COUNTS, "inputs")
             if row.get(name) != again.get(name)
         ]
@@ -176,7 +180,7 @@ def verify_ledger(
     return Verdict(wrong, None if recipe.private else drawn.to_dict())
 
 
-def _drawn_again(
+def _redraw_epochs(
     content: Mapping[str, Any],
     tokens: TokenStore | Callable[[int], TokenStore],
     recipe: Recipe,
@@ -184,7 +188,8 @@ def _drawn_again(
     ledger: Ledger,
     context: ContextWords | None,
 ) -> Iterator[tuple[int, str]]:
-    """Yield (epoch, fingerprint of its protection) for each epoch, after adding its redrawn counts to ``ledger``."""
+    """Yield (epoch, fingerprint of its protection) for each epoch, after adding its redrawn target counts to
+    ``ledger``."""
     settings, special = content["settings"], SpecialIds(**content["special"])
     protection, windows = "", None
     for epoch in epochs:
@@ -213,9 +218,9 @@ def _drawn_again(
         yield epoch, protection
 
 
-def _wrong_promise(said: Mapping[str, Any]) -> list[str]:
-    """Return the faults of a ledger's DP-SGD guarantee, compared with the steps taken and, if Opacus is installed, with
-    their cost."""
+def _guarantee_faults(said: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with a ledger's DP-SGD guarantee, given the steps taken and, if Opacus is installed, their
+    privacy cost."""
 
     try:
         wrong = []
@@ -244,5 +249,6 @@ def _wrong_promise(said: Mapping[str, Any]) -> list[str]:
     return wrong
 
 
-def _said(value: Any) -> str:
+def _show(value: Any) -> str:
+    """Return a value as text, integers with thousands separators."""
     return f"{value:,}" if isinstance(value, int) else str(value)

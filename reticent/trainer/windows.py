@@ -48,6 +48,7 @@ class SpecialIds:
 
     @property
     def num_added(self) -> int:
+        """Number of special tokens that are added to a window."""
         return (self.prefix is not None) + (self.suffix is not None)
 
 
@@ -81,7 +82,7 @@ class Batch:
 
     @property
     def inputs(self) -> np.ndarray:
-        """The token ids that a model reads, int64, of the shape of ``attention``."""
+        """Token ids of the model's input, int64 (B, T), the shape of ``attention``."""
         return np.ascontiguousarray(self.input_ids[:, : self.attention.shape[1]])
 
     @property
@@ -128,7 +129,7 @@ class Windows:
         return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
 
     def one_of_each(self, *, seed: int, epoch: int) -> Windows:
-        """Return one window of each document, drawn by (seed, epoch), so that long documents have no more weight."""
+        """Return one random window of each document, drawn by (seed, epoch), so that long documents weigh no more."""
         firsts = np.flatnonzero(np.diff(self.documents, prepend=-1))
         counts = np.diff(np.append(firsts, len(self)))
         chance: np.ndarray
@@ -141,7 +142,7 @@ class Windows:
         return replace(self, **{name: column[chosen] for name, column in columns.items() if column is not None})
 
     def gather(self, windows: np.ndarray) -> Batch:
-        """Return these windows as a batch of padded arrays with special tokens added."""
+        """Return the windows with these numbers as one padded batch, special tokens added."""
         special, store = self.special, self.store
         starts, lengths = self.starts[windows], self.lengths[windows]
         offset = int(special.prefix is not None)
@@ -170,7 +171,8 @@ class Windows:
         return Batch(numbers, input_ids, word_ids, flags, is_text, attention, keys)
 
     def padded(self, length: int) -> int:
-        """Return the width of a row for ``length`` tokens: the next multiple, but at most the longest window."""
+        """Return the padded width of a row for ``length`` tokens: the next allowed multiple, at most the longest
+        window."""
         return min(-(-length // self.pad_to_multiple_of) * self.pad_to_multiple_of, self.longest)
 
     def token_positions(self, windows: np.ndarray, width: int) -> np.ndarray:
@@ -221,6 +223,7 @@ def prefetched(items: Iterable[T], depth: int = 4) -> Generator[T, None, None]:
     stopped = threading.Event()
 
     def put(kind: str, value: object) -> bool:
+        """Put an item into the queue; return False if the consumer has stopped."""
         while not stopped.is_set():
             try:
                 ready.put((kind, value), timeout=0.1)
@@ -230,6 +233,7 @@ def prefetched(items: Iterable[T], depth: int = 4) -> Generator[T, None, None]:
         return False
 
     def work() -> None:
+        """Produce the items into the queue, then an end mark, or the error."""
         try:
             for item in items:
                 if not put("item", item):

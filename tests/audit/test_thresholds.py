@@ -212,7 +212,7 @@ def test_a_model_has_learned_identifiers_where_its_excess_lies_beyond_nothing(lo
     excess = {"excess": {"both": {"excess": estimate(0.1, low, 0.2)}}}
     model = filled(ModelEvidence, {**excess, "privacy": {"both": {"num_leaked": 9}}})
     assert selectors.leaks_more(model) is leaks
-    assert ("has learned about its members" in next(iter(findings._against_heldout(model, ENGLISH)), "")) is leaks
+    assert ("has learned about its members" in next(iter(findings._excess_sentence(model, ENGLISH)), "")) is leaks
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def from_json(cls: type[Evidence], value: Json, where: str = "evidence") -> Evid
     try:
         found: Evidence = _adapter(cls).validate_json(json.dumps(value), strict=True)  # type: ignore[arg-type]
     except ValidationError as error:
-        raise ArtifactError(_message(error, where)) from None
+        raise ArtifactError(_first_fault(error, where)) from None
     return found
 
 
@@ -95,8 +95,8 @@ def _adapter(cls: Any) -> TypeAdapter[Any]:
     return TypeAdapter(Optional[cls], config=config)  # noqa: UP045 - not an expression that a checker knows
 
 
-def _message(error: ValidationError, where: str) -> str:
-    """Return the error message for the first fault: its place and what was expected."""
+def _first_fault(error: ValidationError, where: str) -> str:
+    """Return the error message for the first fault of the JSON: where it is, and what was expected."""
     first = error.errors(include_url=False, include_context=True)[0]
     *above, last = first["loc"] or ("",)
     holder, kind = where + "".join(map(_path_step, above)), first["type"]

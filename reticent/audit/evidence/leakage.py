@@ -83,7 +83,8 @@ class Privacy:
     fold_spread: Annotated[float | None, TOTAL] = optional()
 
     def closed(self, raw: Privacy, cell: int) -> Privacy:
-        """Return the publishable evidence: bounds in place of counts that could be derived from published rates."""
+        """Return the published Privacy, with bounds in place of counts that could be derived from the published
+        rates."""
         types, num_leaked = _bound_leaks(self.types, self.num_identifiers, self.num_leaked, cell)
         unseen, num_unseen = self.unseen, self.num_leaked_unseen
         if unseen is not None:
@@ -146,7 +147,7 @@ class Unshared:
         )  # fmt: skip
 
     def as_shares(self, cell: int) -> Unshared:
-        """Return the rates of both sides as shares of individuals; see `Estimate.as_share`."""
+        """Return both rates as shares of individuals, with bounds in place of small counts; see `Estimate.as_share`."""
         return replace(
             self,
             members=self.members.as_share(self.members.n, cell),
@@ -197,7 +198,8 @@ def _bound_leaks(types: Estimate, total: int | None, leaked: int | None, cell: i
 
 
 def is_closed(side: Estimate) -> bool:
-    """Whether the exact value of a side is withheld; then the other side or the difference must be withheld too."""
+    """Return whether the exact value of a rate is withheld, so that the other side's rate or the difference must be
+    withheld too."""
     return side.bound is not None or side.n is None
 
 
@@ -237,7 +239,7 @@ class Excess:
         )
 
     def as_shares(self, cell: int) -> Excess:
-        """Return the rates of both sides as shares of individuals; see `Estimate.as_share`."""
+        """Return both rates as shares of individuals, with bounds in place of small counts; see `Estimate.as_share`."""
         return replace(
             self,
             members=self.members.as_share(self.members.n, cell),
@@ -301,8 +303,8 @@ class Calls:
     f1: Annotated[Estimate, OVER_INDIVIDUALS]
 
     def closed(self, raw: Calls, cell: int) -> Calls:
-        """Return the publishable results: bounds in place of all three if few members are declared, or all but few, so
-        that they cannot be counted."""
+        """Return the published precision, recall and F1, all as bounds if few individuals are declared members, or all
+        but few."""
         # If the number of calls is 0 or withheld, the small cell itself bounds the calls from above.
         members, called = self.recall.n, self.precision.n or cell
         if self.recall.value is None or not members:

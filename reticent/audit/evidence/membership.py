@@ -146,8 +146,8 @@ class KindAttack:
     told: Annotated[Told | None, PARTS] = optional()
 
     def closed(self, raw: KindAttack, cell: int) -> KindAttack:
-        """Return the publishable attack: without numbers if a side has few individuals, and without rates over few
-        members."""
+        """Return the published attack: no numbers if fewer than ``cell`` members or non-members were attacked, no rates
+        over few members."""
         if not are_enough(raw, cell):
             return replace(self, auc=self.auc.withheld(cell), over_base=None, auc_in_turn=None, told=None)
         tpr = raw.tpr and raw.tpr.as_share(raw.num_members, cell)
@@ -211,7 +211,8 @@ class GroupMembership:
     p_value: Annotated[float | None, TOGETHER] = optional()
 
     def closed(self, raw: GroupMembership, cell: int) -> GroupMembership:
-        """Return the publishable result: without its numbers if a side has fewer than ``cell`` individuals."""
+        """Return the published result on a group, without numbers if fewer than ``cell`` of its members or its
+        non-members were attacked."""
         if not are_enough(raw, cell):
             return replace(self, attack=None, auc=None, p_value=None)
         return replace(self, p_value=raw.p_value)
@@ -249,7 +250,8 @@ def over_households(attacks: Iterable[MeasuredAttack]) -> Estimate | None:
 def are_enough(
     measured: MeasuredAttack | Matched | WorstSubgroup | Blind | KindAttack | GroupMembership, cell: int
 ) -> bool:
-    """Whether both sides have at least ``cell`` individuals; a withheld side counts as smaller."""
+    """Return whether at least ``cell`` members and ``cell`` non-members were measured; a withheld number counts as
+    fewer."""
     return min(measured.num_members or 0, measured.num_nonmembers or 0) >= cell
 
 

@@ -118,8 +118,8 @@ class ModelEvidence:
         return not self.protects and self.start in ("base", *PLAIN)
 
     def closed(self, raw: ModelEvidence, cell: int) -> ModelEvidence:
-        """Return the publishable evidence: without attacks on few individuals of a side, and without the intervals of
-        attacks that are not published."""
+        """Return the published evidence of a model, without attacks on fewer than ``cell`` members or non-members, and
+        without the intervals of these."""
         attacks = {
             name: attack
             for (name, attack), measured in zip(self.membership.items(), raw.membership.values(), strict=True)

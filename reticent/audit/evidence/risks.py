@@ -36,7 +36,7 @@ class RiskResult:
 
     @property
     def deciding_at_most(self) -> float:
-        """The threshold of the deciding number: its own, or that of the risk."""
+        """Threshold of the number that decides the risk: the number's own, else that of the risk."""
         return self.at_most if self.number_at_most is None else self.number_at_most
 
 

@@ -150,7 +150,7 @@ def without_claims(value: Any) -> Any:
 
 
 def without_folders(value: Any) -> Any:
-    """Return a nested value whose paths are cut to their last part.
+    """Return a nested value with every path in it cut to its last part.
 
     A name on the hub looks like a relative path and is shortened in the same way.
     """

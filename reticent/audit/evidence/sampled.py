@@ -30,8 +30,8 @@ class SampledIdentifiers:
     individuals_found: Annotated[int | None, PRIVATE]
 
     def closed(self, raw: SampledIdentifiers, cell: int) -> SampledIdentifiers:
-        """Return the publishable numbers: bounds if few individuals have a missed identifier, or few have a found
-        one."""
+        """Return the published recall and missed identifiers, as bounds if fewer than ``cell`` individuals have a
+        missed identifier, or a found one."""
         if self.recall.value is None:  # withheld, or nothing was measured
             return replace(self, unprotected=self.unprotected.withheld(cell)) if raw.recall.n else self
         return self.bounds_of(raw) if raw.is_few(cell) else self

@@ -616,24 +616,24 @@ NUM_AREAS, USUAL_RATE = 10, 0.05
 
 
 def _fewest_by_rate(at_most: float) -> tuple[int, int]:
-    """Return the (members, held-out) sample sizes at which the half width of a difference of two rates of `USUAL_RATE`
-    equals the threshold."""
+    """Return the least (members, held-out individuals) to test: a difference of two rates of `USUAL_RATE` then has a
+    half width equal to the threshold."""
     half = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2) ** 2 * 2 * USUAL_RATE * (1 - USUAL_RATE)
     n = math.ceil(half / at_most**2)
     return n, n
 
 
 def _fewest_by_area(at_most: float) -> tuple[int, int]:
-    """Return the (members, held-out) sample sizes at which a chance AUC, one of `NUM_AREAS` simultaneous ones, stays
-    within the threshold, and which a rate at 1 % false positives needs."""
+    """Return the least (members, held-out individuals) to test: a chance AUC, one of `NUM_AREAS` simultaneous ones,
+    then stays within the threshold, and a rate at 1 % false positives exists."""
     error = NormalDist().inv_cdf(1 - (1 - LEVEL) / (2 * NUM_AREAS)) / (at_most - CHANCE)
     n = math.ceil(error**2 / 6)
     return max(n, FEWEST_MEMBERS), max(n, FEWEST_OTHERS)
 
 
 def _fewest_by_none(at_most: float) -> tuple[int, int]:
-    """Return the (members, held-out) sample sizes at which zero events have an upper Clopper-Pearson end equal to the
-    threshold."""
+    """Return the least (members, held-out individuals) to test: zero events then have an upper Clopper-Pearson end
+    equal to the threshold."""
     n = math.ceil(math.log((1 - LEVEL) / 2) / math.log(1 - min(at_most, 0.999)))
     return n, n
 

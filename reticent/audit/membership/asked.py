@@ -41,8 +41,8 @@ def asking_scores(
     special: SpecialIds,
     task: Task,
 ) -> dict[str, np.ndarray]:
-    """Return the document scores of the configured attacks that need generated text or probes, by name, float64 (D,);
-    NaN for documents that are not attacked.
+    """Return attack name -> document scores, float64 (D,), of the configured attacks that need generated text or
+    in-context probes; NaN for documents that are not attacked.
 
     Parameters
     ----------

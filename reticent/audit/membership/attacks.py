@@ -243,7 +243,8 @@ ATTACKS: Mapping[str, Attack] = table_of(
 
 
 def needing(need: Need, attacks: Iterable[str] | None = None) -> frozenset[str]:
-    """Return the names of the likelihood attacks that need this input, among ``attacks`` (default: all)."""
+    """Return the names of the likelihood attacks that require this input (such as a base model), among ``attacks``
+    (default: all)."""
     named = ATTACKS if attacks is None else [name for name in attacks if name in ATTACKS]
     return frozenset(name for name in named if need in ATTACKS[name].needs)
 
@@ -286,8 +287,8 @@ def attack(
     is_total: bool = False,
     **bootstrap: Unpack[Bootstrap],
 ) -> MeasuredAttack:
-    """Return AUC, TPR at low FPR and the ROC curve over individuals, and the AUC over documents, of an attack's
-    document scores.
+    """Return the result of one attack from its document scores: AUC, TPR at low FPR and ROC curve over individuals, and
+    the AUC over documents.
 
     Parameters
     ----------
@@ -313,12 +314,13 @@ def attack(
 
 
 def _sum(values: np.ndarray, doc_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (sums, counts) of the values of each document that are not NaN."""
+    """Return (sum, count) of each document's values that are not NaN, float64 and integer (D,)."""
     # Each document separately: in a running sum, one token of probability 0 would make all later sums infinite.
     return document_sums(values, ~np.isnan(values), doc_offsets)
 
 
 def _mean(values: np.ndarray, doc_offsets: np.ndarray) -> np.ndarray:
+    """Return the mean of each document's values that are not NaN, float64 (D,); NaN for a document without one."""
     return document_means(values, ~np.isnan(values), doc_offsets)
 
 

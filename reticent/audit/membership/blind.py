@@ -53,8 +53,8 @@ def year_of(text: str) -> float:
 
 
 def blind_baseline(shown: Shown, seed: int = 0) -> Blind:
-    """Return the AUC of the best of all features at separating members from held-out individuals without the model, and
-    the name of that feature.
+    """Return the AUC of the feature that best separates members from held-out individuals without the model, and that
+    feature's name.
 
     The interval contains 0.5 if and only if a permutation test at 5 % is not significant. The value is None if a side
     has fewer than two individuals with words, or if no two individuals share a word.
@@ -73,7 +73,7 @@ def blind_baseline(shown: Shown, seed: int = 0) -> Blind:
     num, areas = NUM_PERMUTATIONS, np.empty((len(bags_by_name) + len(ranks), 0))
     while True:
         more = _permuted(unit_member, unit_fold, seed, num)[:, areas.shape[1] :][unit]
-        areas = np.concatenate([areas, _areas(bags_by_name, ranks, more, unit_fold[unit])], axis=1)
+        areas = np.concatenate([areas, _permuted_aucs(bags_by_name, ranks, more, unit_fold[unit])], axis=1)
         spread = areas[:, 1:].std(axis=1, keepdims=True)
         steps = np.abs(areas - 0.5) / np.where(spread > 0, spread, 1.0)
         largest = steps.max(axis=0)
@@ -139,7 +139,8 @@ class Shown:
         groups: Mapping[str, np.ndarray] | None = None,
         units: np.ndarray | None = None,
     ) -> Shown:
-        """Return the features of the individuals whose words are given.
+        """Return the features that need no model (bags of words, groups, length, dates) of the individuals whose words
+        are given.
 
         Parameters
         ----------
@@ -163,20 +164,21 @@ class Shown:
         for name, labels in (groups or {}).items():
             _, group = np.unique(labels[np.searchsorted(all_codes, codes)], return_inverse=True)
             bags_by_name[name] = coo_array((np.ones(len(codes)), (np.arange(len(codes)), group))).tocsr()
-        made = _numbers(words, codes, dates) if len(codes) else {}
+        made = _numeric_features(words, codes, dates) if len(codes) else {}
         numbers = {name: values for name, values in made.items() if np.ptp(values)}
         return cls(codes, bags_by_name, numbers, unit, member[of_unit])
 
     @property
     def are_too_few(self) -> bool:
-        """Whether a side has fewer than two units, or no word is shared by two individuals."""
+        """Whether a side has fewer than two units, or no word is used by two individuals, so that no classifier can be
+        trained."""
         sides = np.count_nonzero(self.unit_member), np.count_nonzero(~self.unit_member)
         return bool(min(sides) < 2 or self.bags_by_name["words"].shape[1] == 0)
 
 
-def _numbers(words: Words, codes: np.ndarray, dates: np.ndarray | None) -> dict[str, np.ndarray]:
-    """Return the total length of each individual's documents, their number and, with ``dates``, their mean date;
-    float64 (individuals,) each."""
+def _numeric_features(words: Words, codes: np.ndarray, dates: np.ndarray | None) -> dict[str, np.ndarray]:
+    """Return each individual's total length, number of documents and, with ``dates``, mean date, by name; float64
+    (individuals,) each."""
     kept = np.isin(words.individuals, codes)
     row = np.searchsorted(codes, words.individuals[kept])
     _, owner = np.unique(words.documents[kept], return_index=True)
@@ -193,11 +195,11 @@ def _numbers(words: Words, codes: np.ndarray, dates: np.ndarray | None) -> dict[
     return found
 
 
-def _areas(
+def _permuted_aucs(
     bags_by_name: Mapping[str, Any], ranks: Mapping[str, np.ndarray], memberships: np.ndarray, fold: np.ndarray
 ) -> np.ndarray:
-    """Return the AUC of each classifier and of each ranked number under each permuted membership, float64 (features,
-    P)."""
+    """Return the AUC of each word classifier and of each ranked numeric feature under each permuted membership, float64
+    (features, P)."""
     areas = []
     for start in range(0, memberships.shape[1], AT_ONCE):
         own = memberships[:, start : start + AT_ONCE]
@@ -210,8 +212,8 @@ def _areas(
 
 
 def _held_out_scores(bags: Any, memberships: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    """Return the mean log-odds of membership of each individual's words, under naive Bayes classifiers that were not
-    trained on that individual; float64 (individuals, P) for P permuted memberships."""
+    """Return the mean log-odds of membership of each individual's words by naive Bayes, cross-validated; float64
+    (individuals, P) for P permuted memberships."""
     scores = np.empty(memberships.shape)
     lengths = np.maximum(bags.sum(axis=1), 1)[:, None]
     for held_out in range(int(fold.max()) + 1):
@@ -225,7 +227,7 @@ def _held_out_scores(bags: Any, memberships: np.ndarray, fold: np.ndarray) -> np
 
 
 def _assign_folds(member: np.ndarray, seed: int) -> np.ndarray:
-    """Return the cross-validation fold of each unit, with an equal share of both sides in every fold."""
+    """Return the cross-validation fold of each unit, stratified by membership."""
     num_others = int(np.count_nonzero(~member))
     num_folds = min(NUM_FOLDS, num_others, len(member) - num_others)
     ranks = np.empty(len(member), dtype=np.int64)

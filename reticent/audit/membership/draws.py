@@ -19,7 +19,8 @@ _STREAM_SEEDS, _STREAM_POPULATION, _STREAM_PAIRS = 1 << 32, (1 << 32) + 1, (1 <<
 
 
 def draw_half(units: np.ndarray, candidates: np.ndarray, *, seed: int, number: int) -> np.ndarray:
-    """Return whether each individual is in the training half of shadow ``number``; bool (I,).
+    """Return whether each individual is in the random half of the candidates that shadow model ``number`` is trained
+    on; bool (I,).
 
     Parameters
     ----------
@@ -34,8 +35,8 @@ def draw_half(units: np.ndarray, candidates: np.ndarray, *, seed: int, number: i
 
 
 def shadow_individuals(individuals: Individuals, *, seed: int, number: int) -> Individuals:
-    """Return the individuals with the split of shadow ``number``: its members are its half of the real members and
-    held-out individuals."""
+    """Return the individuals split for shadow model ``number``: its members are a random half of the real members and
+    held-out individuals, the rest of these is held out."""
     candidates = individuals.mask(MEMBERS, HELDOUT)
     drawn = draw_half(individuals.units, candidates, seed=seed, number=number)
     sides = individuals.table.column("split").combine_chunks().indices.to_numpy().copy()
@@ -46,7 +47,7 @@ def shadow_individuals(individuals: Individuals, *, seed: int, number: int) -> I
 
 
 def draw_population(units: np.ndarray, heldout: np.ndarray, *, share: float, seed: int) -> np.ndarray:
-    """Return the individuals that RMIA uses as its population, bool (I,): a share of the held-out units, at least
+    """Return whether each individual is in RMIA's population, bool (I,): a random share of the held-out units, at least
     one."""
     pool = np.unique(units[heldout])
     keys = generator(seed, _STREAM_POPULATION).random(int(units.max()) + 1)

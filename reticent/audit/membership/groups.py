@@ -30,8 +30,8 @@ def group_membership(
     groups: Mapping[str, np.ndarray],
     **bootstrap: Unpack[Bootstrap],
 ) -> list[GroupMembership]:
-    """Return for each group the attack that best separates its members from its held-out individuals, and its p-value
-    times the number of attacks on all groups (Bonferroni). The interval of its area has the same correction.
+    """Return, for each group, the attack that best separates its members from its held-out individuals, with
+    Bonferroni-corrected p-value and interval over all attacks on all groups.
 
     Parameters
     ----------
@@ -99,10 +99,12 @@ def permutation_p_value(scores: np.ndarray, is_member: np.ndarray, units: np.nda
 
 
 def _both_sides(scores: np.ndarray, here: np.ndarray, is_member: np.ndarray) -> bool:
+    """Return whether the individuals ``here`` with a score include both a member and a non-member."""
     known = here & ~np.isnan(scores)
     return bool((known & is_member).any() and (known & ~is_member).any())
 
 
 def _units(codes: np.ndarray, bootstrap: Bootstrap) -> np.ndarray:
+    """Return the unit (household, or the individual's own code) of each individual."""
     units = bootstrap.get("units")
     return codes if units is None else np.asarray(units)[codes]

@@ -70,7 +70,8 @@ class HeadScores:
         return np.stack([logit_confidence(self.own), logit_confidence(self.top), self.entropy], axis=1)
 
     def save(self, path: Path, is_in: np.ndarray) -> None:
-        """Write the scores; ``is_in``, bool (D,), marks the training documents of a shadow."""
+        """Write the scores of a classifier or tagger to a file; ``is_in``, bool (D,), marks the training documents of a
+        shadow."""
         np.savez(path, is_in=is_in, **{part.name: getattr(self, part.name) for part in fields(self)})
 
     @classmethod
@@ -101,8 +102,8 @@ class HeadShadows:
         return fit_gaussians(zip(self.features[:, :, 0], self.is_in, strict=True))
 
     def out_mean(self, values: np.ndarray) -> np.ndarray:
-        """Return the mean over the shadows that were not trained on the document, float64 (D,); ``values`` are (S,
-        D)."""
+        """Return each document's mean of ``values``, (S, D), over the shadow heads that were not trained on it; float64
+        (D,)."""
         return mean_where(values, ~self.is_in)
 
 

@@ -67,8 +67,9 @@ def identified(
     units: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (hits, codes, is member) of the test individuals with two documents; float64, integer, bool
-    (individuals,). A hit is 1 if the second document is nearer to the first than those of `NUM_DECOYS` others of the
-    same side; a tie counts as a fraction. A side with too few individuals for that is left out.
+    (individuals,). A hit is 1 if the hidden states of the second document are nearer to the first than those of
+    `NUM_DECOYS` others of the same side; a tie counts as a fraction. A side with too few individuals for that is left
+    out.
 
     The distance is diagonal Mahalanobis, with the variances within individuals of the training half; the mean variance
     is added to each, as those of few individuals are uncertain.

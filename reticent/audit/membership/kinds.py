@@ -111,11 +111,12 @@ class KindAudit:
 
     @cached_property
     def _flags(self) -> np.ndarray:
+        """Protection flags of the store's tokens."""
         return self.store.flags
 
     def masks(self, never_target: int) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield (kind of word, bool mask of its tokens) for each kind that has tokens; `TARGETS` only if some token is
-        never a prediction target."""
+        """Yield (kind of word, bool mask of the store's tokens) for each kind that has tokens; `TARGETS` only if
+        ``never_target`` flags exclude some token."""
         direct, indirect = ((self._flags & bit) != 0 for bit in (DIRECT, INDIRECT))
         found = {"all": np.ones(len(direct), dtype=bool), "ordinary": ~direct & ~indirect,
                  "rare": indirect & ~direct, "direct": direct}  # fmt: skip
@@ -131,20 +132,21 @@ class KindAudit:
         return document_means(bounded, mask & ~np.isnan(log_probs), self.store.doc_offsets)
 
     def counterfactual(self, shadows: KindShadows) -> tuple[Estimate, Estimate | None]:
-        """Return (counterfactual memorisation of the whole text in nats a token, that of the most exposed tenth): the
-        mean over individuals of their mean log-probability under in-shadows less that under out-shadows [@zhang2023].
-        """
+        """Return the counterfactual memorisation of the whole text, (over all individuals, over the most exposed
+        tenth), in nats a token: mean log-probability under shadows trained on the individual minus that under the
+        others [@zhang2023]."""
         numbers, is_in = shadows.numbers[0], shadows.is_in  # of the kind "all", the first of `masks`
         own, spread = _gap_and_spread(numbers, is_in)
         return self._every_and_exposed(own, numbers, is_in, spread)
 
     def of_individuals(self, document_scores: np.ndarray, *, is_total: bool = False) -> np.ndarray:
-        """Return the score of each individual (by code, ascending), float64; NaN for none."""
+        """Return document scores aggregated to individuals (by code, ascending), float64; NaN for an individual without
+        one."""
         return scores_of(self.codes, document_scores, self.store.individual, is_total=is_total)
 
     def shadows(self, shadows: Iterable[tuple[np.ndarray, np.ndarray]], never_target: int) -> KindShadows:
-        """Return the shadows' mean log-probabilities by kind of word, from pairs (token log-probabilities, bool mask of
-        its training documents), one a shadow."""
+        """Return the shadow models' mean log-probabilities by kind of word, from one (token log-probabilities, bool
+        mask of its training documents) for each shadow."""
         masks, documents, is_in = [mask for _, mask in self.masks(never_target)], [], []
         for log_probs, known in shadows:
             documents.append([self.document_log_probs(log_probs, mask) for mask in masks])
@@ -163,7 +165,7 @@ class KindAudit:
         more: Mapping[str, Mapping[str, Compared]] | None = None,
         whole: Mapping[str, Compared] | None = None,
     ) -> tuple[dict[str, KindMembership], dict[str, JointArea]]:
-        """Return (attacks by kind of word, areas of the attacks on the whole text by attack name).
+        """Return (membership attacks by kind of word, AUCs of the attacks on the whole text by attack name).
 
         The intervals of all attacks of one risk are simultaneous: those of rare and direct words, and those of the
         whole text and of all other kinds.
@@ -201,7 +203,7 @@ class KindAudit:
                 num_shadows=None if shadows is None else len(shadows.is_in),
                 attacks={
                     name: replace(
-                        self._attack(one, areas.get((kind, name)), shadows),
+                        self._measure_attack(one, areas.get((kind, name)), shadows),
                         auc_without_copies=without.auc
                         if (without := areas.get((kind, name, WITHOUT_COPIES)))
                         else None,
@@ -215,8 +217,8 @@ class KindAudit:
         return result, {key[1]: area for key, area in areas.items() if not key[0]}
 
     def _areas(self, asked: Mapping[tuple[str, str], Compared], level: float) -> dict[tuple[str, ...], JointArea]:
-        """Return simultaneous areas by (kind, attack name), kind "" for the whole text; those of kinds also without
-        near-copies."""
+        """Return (kind, attack name) -> AUC with simultaneous interval, kind "" for the whole text; kinds of word also
+        without near-copies."""
         scores: dict[tuple[str, ...], np.ndarray] = {key: one.own for key, one in asked.items()}
         if self._kept is not None:
             scores |= {
@@ -228,8 +230,8 @@ class KindAudit:
     def _compared(
         self, own: np.ndarray, before: np.ndarray | None, number: int, shadows: KindShadows | None
     ) -> dict[str, Compared]:
-        """Return the scores of individuals by attack (loss, reference, LiRA), from the mean log-probabilities ``own``
-        of the documents on one kind of word; ``number`` is the kind's row in ``shadows``."""
+        """Return attack (loss, reference, LiRA) -> scores of individuals, from each document's mean log-probability on
+        one kind of word, ``own``; ``number`` is that kind's row in ``shadows``."""
         loss, base = self.of_individuals(own), None if before is None else self.of_individuals(before)
         known = None if shadows is None else shadows.numbers[number]
         found = {"loss": Compared(loss, base, known)}
@@ -253,20 +255,21 @@ class KindAudit:
                 )
         return found
 
-    def _sides(self, scores: np.ndarray, chosen: np.ndarray) -> tuple[Sides, Sides]:
-        """Return ((scores of members, of others), (codes of members, of others)) of the chosen individuals."""
+    def _split_sides(self, scores: np.ndarray, chosen: np.ndarray) -> tuple[Sides, Sides]:
+        """Return ((scores of members, of non-members), (their codes)) of the individuals that ``chosen`` selects."""
         sides = chosen & self.is_member, chosen & ~self.is_member
         return (scores[sides[0]], scores[sides[1]]), (self.codes[sides[0]], self.codes[sides[1]])
 
-    def _attack(self, asked: Compared, area: JointArea | None, shadows: KindShadows | None) -> KindAttack:
-        """Return AUC and true-positive rates of one attack, with those of the shadows as targets in turn."""
+    def _measure_attack(self, asked: Compared, area: JointArea | None, shadows: KindShadows | None) -> KindAttack:
+        """Return AUC and true-positive rates of one attack on the model, and of the same attack on each shadow model in
+        turn."""
         scores, turns = asked.own, asked.turns
         usable = ~np.isnan(scores)
-        sides, of_sides = self._sides(scores, usable)
+        sides, of_sides = self._split_sides(scores, usable)
         all_shadows = all_tpr = low_tpr = None
         if turns is not None and shadows is not None:
-            all_shadows = _auc_in_turn(turns, shadows.is_in, self.codes, **self.bootstrap)
-            all_tpr = _tpr_in_turn(turns, shadows.is_in, self.codes, **self.bootstrap)
+            all_shadows = _mean_shadow_auc(turns, shadows.is_in, self.codes, **self.bootstrap)
+            all_tpr = _mean_shadow_tpr(turns, shadows.is_in, self.codes, **self.bootstrap)
             low_tpr = tpr_of_all_turns(turns, shadows.is_in, self.codes, **self.bootstrap)
         return KindAttack(
             auc=area.auc if area else Estimate(value=None, n=len(sides[0]) + len(sides[1])),
@@ -282,8 +285,8 @@ class KindAudit:
     def _every_and_exposed(
         self, own: np.ndarray, numbers: np.ndarray, is_in: np.ndarray, spread: float = 1.0
     ) -> tuple[Estimate, Estimate | None]:
-        """Return (mean of ``own`` over all individuals, mean of d' times ``spread`` over the most exposed, None if
-        there are none)."""
+        """Return (mean of ``own`` over all individuals; mean d' times ``spread`` over the most exposed tenth, None if
+        there are too few shadows)."""
         known = np.isfinite(own)
         every = ratio_estimate(np.where(known, own, 0.0), known.astype(float), self.codes, limit=None, **self.bootstrap)
         chosen, totals, times = exposed_d_primes(numbers, is_in)
@@ -293,8 +296,8 @@ class KindAudit:
 
 
 def d_primes(numbers: np.ndarray, is_in: np.ndarray) -> np.ndarray:
-    """Return each individual's d', float64 (I,): the mean over in-shadows minus the mean over out-shadows, divided by
-    the pooled spread within individuals and sides; NaN if a side has no shadow.
+    """Return each individual's d', float64 (I,): mean over shadows trained on it minus mean over the others, divided by
+    the pooled standard deviation within individuals and sides; NaN if a side has no shadow.
 
     Parameters
     ----------
@@ -305,8 +308,8 @@ def d_primes(numbers: np.ndarray, is_in: np.ndarray) -> np.ndarray:
 
 
 def _gap_and_spread(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return (mean over in-shadows less mean over out-shadows of each individual, pooled spread within individuals and
-    sides)."""
+    """Return (mean over in-shadows minus mean over out-shadows of each individual, float64 (I,); pooled standard
+    deviation within individuals and sides)."""
     means, squares, freedom = [], 0.0, 0
     for side in (is_in, ~is_in):
         count = side.sum(axis=0)
@@ -322,8 +325,8 @@ def _gap_and_spread(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray,
 
 
 def exposed_d_primes(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (rows, sum of d', number of measurements, 1 or 2) of the individuals whom either half of the shadows
-    selects as the most exposed tenth; d' is measured by the half that did not select them.
+    """Return (rows, sum of d', number of measurements, 1 or 2) of the most exposed tenth of the individuals, as either
+    half of the shadows selects it; d' is measured by the other half.
 
     The mean is taken over measurements. A mean over individuals would be too low: who is selected by both halves was
     high in both. Shadows come in pairs, so each half has a model trained with and one trained without each individual.
@@ -345,7 +348,8 @@ def exposed_d_primes(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray
 
 
 def _lira(own: np.ndarray, numbers: np.ndarray, is_in: np.ndarray, textbook: bool) -> np.ndarray:
-    """Return LiRA's log likelihood ratio of each document; NaN if a side has no shadow (``textbook``: fewer than two).
+    """Return LiRA's log likelihood ratio of each document, float64 (D,); NaN if it has no in-shadow or no out-shadow
+    (``textbook``: fewer than two of either).
 
     With one shadow a side the spread is unknown and set to 1, which does not change the order of the scores.
     """
@@ -377,11 +381,11 @@ def _other_pairs(numbers: np.ndarray, is_in: np.ndarray, number: int) -> tuple[n
     return numbers[kept], is_in[kept]
 
 
-def _auc_in_turn(
+def _mean_shadow_auc(
     scores: np.ndarray, is_in: np.ndarray, codes: np.ndarray, **bootstrap: Unpack[Bootstrap]
 ) -> Estimate | None:
-    """Return the mean AUC over the shadows as targets in turn; a bootstrap replicate draws the same individuals for
-    all. None without a usable shadow."""
+    """Return the mean AUC of an attack on each shadow model as the target in turn; a bootstrap replicate draws the same
+    individuals for all. None without a usable shadow."""
     num, clusters = scores.shape[1], clusters_of(codes, bootstrap.get("units"))
     num_drawn = num if clusters is None else num_clusters(clusters)
     usable = [np.flatnonzero(np.isfinite(row)) for row in scores]
@@ -395,6 +399,7 @@ def _auc_in_turn(
     kept = [known for own, known in zip(usable, is_in, strict=True) if known[own].any() and not known[own].all()]
 
     def areas(weights: np.ndarray) -> np.ndarray:
+        """Return the mean AUC of each bootstrap replicate, a row of ``weights``; float64 (replicates,)."""
         total = np.zeros(len(weights))
         for (order, row), known in zip(turns, kept, strict=True):
             out = np.where(known[order], 0.0, weights[:, order])
@@ -419,11 +424,11 @@ def _auc_in_turn(
     return found if clusters is None else found.over_households(num)
 
 
-def _tpr_in_turn(
+def _mean_shadow_tpr(
     scores: np.ndarray, is_in: np.ndarray, codes: np.ndarray, **bootstrap: Unpack[Bootstrap]
 ) -> Estimate | None:
-    """Return the mean true-positive rate at 1 % false positives over the shadows as targets; None if a shadow has fewer
-    than 1,000 non-members. The interval is that of the median shadow."""
+    """Return the mean true-positive rate at 1 % false positives on each shadow model as the target in turn; None if one
+    has fewer than 1,000 non-members. The interval is that of the median shadow."""
     found = []
     for row, known in zip(scores, is_in, strict=True):
         usable = np.isfinite(row)
@@ -472,6 +477,7 @@ def tpr_of_all_turns(
     owner, member = owner[order], member[order]
 
     def rates(weights: np.ndarray) -> np.ndarray:
+        """Return the true-positive rate of each bootstrap replicate, a row of ``weights``; float64 (replicates,)."""
         pairs = weights[:, owner]
         wrong = np.cumsum(np.where(member, 0.0, pairs), axis=1)
         allowed = np.floor(LOW_FPR * wrong[:, -1:] + 1e-9)

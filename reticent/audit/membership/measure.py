@@ -41,7 +41,8 @@ SMALLEST_SIDE = 10
 
 
 def subgroups(store: TokenStore, columns: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
-    """Return groupings of the individuals of a store: name -> label of each individual (by code, ascending).
+    """Return grouping name -> label of each individual of a store (by code, ascending): thirds by documents and by
+    length, and ``columns``.
 
     The groupings are thirds by number of documents, thirds by total length in tokens, and one for each of ``columns``
     (one value for each individual). A grouping with a single group is left out.
@@ -72,8 +73,8 @@ def worst_subgroup(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> WorstSubgroup | None:
-    """Return the subgroup whose AUC interval lies highest, with Bonferroni correction; None if no group has ten
-    individuals on both sides.
+    """Return the subgroup of individuals with the highest AUC interval, Bonferroni-corrected; None if no subgroup has
+    ten members and ten others.
 
     Parameters
     ----------
@@ -131,7 +132,7 @@ class UserInferenceHoldout:
 
     @classmethod
     def beside(cls, audit: TokenStore, members: np.ndarray, holdout: TokenStore | None) -> UserInferenceHoldout:
-        """Return the holdout documents of the individuals of an audit, without those who have no document in the audit.
+        """Return the holdout documents, without those of individuals who have no document in the audit.
 
         Parameters
         ----------
@@ -153,7 +154,7 @@ class UserInferenceHoldout:
         return cls(holdout, np.isin(holdout.individual, audit.individual[members]))
 
     def blind(self, table: SurfaceTable, *, units: np.ndarray | None = None, seed: int) -> Blind:
-        """Return the blind baseline of the holdout documents: how well words alone separate the sides, without a model;
+        """Return how well the words of the holdout documents alone separate members from others, without a model;
         ``units`` as for `Shown`."""
         words = words_of(self.store)
         surfaces = table.surfaces(self.store.input_ids, words)
@@ -172,7 +173,7 @@ class Membership:
     blind_holdout: Blind | None
 
     def with_areas(self, areas: Mapping[str, JointArea]) -> tuple[dict[str, MeasuredAttack], BestAttack | None]:
-        """Return (attacks with their areas over the control, best attack), from areas with simultaneous intervals."""
+        """Return (attacks with their AUC over the control, best attack), given AUCs with simultaneous intervals."""
         over = {name: area.over_base for name, area in areas.items()}
         attacks = {name: replace(one, over_base=over.get(name)) for name, one in self.membership.items()}
         return attacks, best_of({name: areas[name] for name in attacks if name in areas})
@@ -211,7 +212,7 @@ class AttackedIndividuals:
         self, document_scores: Mapping[str, np.ndarray], controls: Mapping[str, np.ndarray]
     ) -> tuple[dict[str, MeasuredAttack], dict[str, Compared]]:
         """Return (attack results, scores of individuals), each by attack name, from document scores under the model and
-        under a control model that was not trained on them."""
+        under a control model that never saw the documents."""
         options = self.bootstrap
         results: dict[str, MeasuredAttack] = {}
         compared: dict[str, Compared] = {}
@@ -229,27 +230,27 @@ class AttackedIndividuals:
         by_code = {name: one.own for name, one in compared.items()}
         for name, told in most_exposed_members(by_code, self.codes, self.code_member, self.uncopied, **options).items():
             results[name] = replace(results[name], told=told)
-        return self._without_copies(results, by_code), compared
+        return self._with_auc_without_copies(results, by_code), compared
 
     def strata(self) -> np.ndarray | None:
-        """Return the stratum of each individual (by code) by propensity of membership without the model, if the split
-        was given; else None."""
+        """Return each individual's stratum (by code) of equal propensity to be a member, estimated from words alone, if
+        the split was given; else None."""
         return None
 
     def compared(self, name: str, document_scores: np.ndarray, control: np.ndarray | None) -> Compared:
-        """Return an attack's scores of individuals (by code, ascending), and its control's, from their document
-        scores."""
+        """Return an attack's scores of individuals (by code, ascending) under the model and under the control, from
+        document scores."""
         asked = self.holdout if name in ON_HOLDOUT and self.holdout else self
         of_individuals = partial(
             scores_of, self.codes, individuals=asked.store.individual, is_total=EVERY_ATTACK[name].is_total
         )
         return Compared(of_individuals(document_scores), None if control is None else of_individuals(control))
 
-    def _without_copies(
+    def _with_auc_without_copies(
         self, results: dict[str, MeasuredAttack], by_code: dict[str, np.ndarray]
     ) -> dict[str, MeasuredAttack]:
-        """Return the attacks with their AUC without held-out individuals who hold near-copies; unchanged if these are
-        few."""
+        """Return the attack results with their AUC without held-out individuals who hold near-copies added; unchanged
+        if these are few."""
         kept = self.kept
         if kept is None:
             return results
@@ -309,13 +310,13 @@ class MembershipAudit(AttackedIndividuals):
         super().__init__(store, members, bootstrap, groups=groups, copied=copied)
         self.config, self.words, self.surfaces, self.table, self.units = config, words, surfaces, table, units
         attacks = config.attacks
-        self.lowercase = _lowercase(lowercase, store) if needing(Need.LOWERCASE, attacks) else None
+        self.lowercase = _require_lowercase(lowercase, store) if needing(Need.LOWERCASE, attacks) else None
         self.holdout = (
             UserInferenceHoldout.beside(store, members, user_inference_holdout)
             if needing(Need.HOLDOUT, attacks)
             else None
         )
-        self.zlib_bytes = _sizes(zlib_bytes, store) if needing(Need.SIZES, attacks) else None
+        self.zlib_bytes = _require_zlib_sizes(zlib_bytes, store) if needing(Need.SIZES, attacks) else None
         self.split_given = split_given
         self._of_base: dict[bytes, tuple[TokenScores, dict[str, np.ndarray]]] = {}
 
@@ -351,14 +352,17 @@ class MembershipAudit(AttackedIndividuals):
 
     @cached_property
     def _shown(self) -> Shown:
+        """The blind baseline's features of the documents: words, dates, groups."""
         dates = _dates(self.table, self.surfaces)
         return Shown.of(self.words, self.surfaces, self.members, dates=dates, groups=self._columns, units=self.units)
 
     @cached_property
     def _strata(self) -> np.ndarray:
+        """Each individual's stratum by the blind baseline's score of membership."""
         return strata_of(self.codes, *blind_scores(self._shown, self.config.seed), units=self.units)
 
     def strata(self) -> np.ndarray | None:
+        """Return the strata of the individuals if the split was given; None if it was drawn at random."""
         return self._strata if self.split_given else None
 
     def document_scores(
@@ -383,8 +387,8 @@ class MembershipAudit(AttackedIndividuals):
         }
 
     def of_base(self, objective: str, base: TokenScores, mask: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """Return the `document_scores` of a base model on the tokens of a mask, cached: they are the same for all
-        checkpoints of its models."""
+        """Return a base model's `document_scores` on the tokens of a mask; cached, as all checkpoints share the
+        base."""
         key = b"" if mask is None else hashlib.sha256(np.packbits(mask).tobytes()).digest()
         if (known := self._of_base.get(key)) is None or known[0] is not base:
             scores = base if mask is None else base.on(mask)
@@ -415,8 +419,8 @@ class OutControls:
         self._counts = np.zeros(audit.store.num_documents)
 
     def add(self, shadow: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Add one shadow, (token log-probabilities, bool mask of its training documents), to the sums, and return
-        it."""
+        """Add one shadow, (token log-probabilities, bool mask of its training documents), to the running sums, and
+        return it unchanged."""
         log_probs, known = shadow
         for kind, base in self._bases.items():
             scores = replace(base, log_probs=np.where(np.isnan(base.log_probs), np.nan, log_probs))
@@ -427,13 +431,14 @@ class OutControls:
         return shadow
 
     def document_scores(self, kind: str = "") -> dict[str, np.ndarray]:
-        """Return the mean control score of each document by attack, float64 (D,); NaN where every shadow was trained on
-        it."""
+        """Return attack -> each document's mean score under the shadows that were not trained on it, float64 (D,); NaN
+        where all were."""
         with np.errstate(invalid="ignore"):
             return {name: total / self._counts for name, total in self._totals[kind].items()}
 
 
-def _lowercase(lowercase: TokenStore | None, audit: TokenStore) -> TokenStore:
+def _require_lowercase(lowercase: TokenStore | None, audit: TokenStore) -> TokenStore:
+    """Return the tokens of the lower-case texts; raise `ArtifactError` if they are missing or of other documents."""
     if lowercase is None:
         raise ArtifactError("the lowercase attack needs the tokens of the texts in lower case")
     if not lowercase.doc_ids.equals(audit.doc_ids):
@@ -441,7 +446,9 @@ def _lowercase(lowercase: TokenStore | None, audit: TokenStore) -> TokenStore:
     return lowercase
 
 
-def _sizes(zlib_bytes: np.ndarray | None, store: TokenStore) -> np.ndarray:
+def _require_zlib_sizes(zlib_bytes: np.ndarray | None, store: TokenStore) -> np.ndarray:
+    """Return the zlib-compressed sizes of the texts; raise `ArtifactError` if they are missing or of another number of
+    documents."""
     if zlib_bytes is None:
         raise ArtifactError("the zlib attack needs the compressed sizes of the texts")
     if len(zlib_bytes) != store.num_documents:

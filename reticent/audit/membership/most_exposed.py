@@ -51,8 +51,8 @@ def most_exposed_members(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> dict[Any, Told]:
-    """Return, for each attack, its true-positive rate at 1 % false positives, and the number of members who score above
-    every non-member.
+    """Return, for each attack, the members that it identifies: its true-positive rate at 1 % false positives, and the
+    number of members who score above every non-member.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def most_exposed_members(
     sides = [_Side(np.flatnonzero(side), clusters) for side in (is_member, ~is_member)]
     known = {name: own for name, own in scores.items() if all((~np.isnan(own[side.rows])).any() for side in sides)}
     large = {name: own for name, own in known.items() if _are_enough(own, *sides)}
-    rates = _rates(large, *sides, num_bootstrap=num_bootstrap, seed=seed)
+    rates = _low_fpr_rates(large, *sides, num_bootstrap=num_bootstrap, seed=seed)
     result = {}
     for name, own in known.items():
         members, others = (side.tops(own) for side in sides)
@@ -108,26 +108,29 @@ class _Side:
     clusters: np.ndarray | None
 
     def tops(self, scores: np.ndarray) -> np.ndarray:
-        """Return the scores that are not NaN, or the highest of each household."""
+        """Return the scores of this side that are not NaN, one for each individual or, of each household, the
+        highest."""
         own = scores[self.rows]
         there = ~np.isnan(own)
         return own[there] if self.clusters is None else cluster_tops(own[there], self.clusters[self.rows][there])
 
     def own_clusters(self) -> np.ndarray | None:
-        """Return the household of each row of this side, renumbered from 0; None without households."""
+        """Return the household number, from 0, of each individual of this side; None without households."""
         if self.clusters is None:
             return None
         return np.unique(self.clusters[self.rows], return_inverse=True)[1].reshape(-1)
 
 
 def _are_enough(scores: np.ndarray, members: _Side, others: _Side) -> bool:
+    """Return whether both sides have enough scored individuals (or households) for a rate at 1 % false positives."""
     return len(members.tops(scores)) >= FEWEST_MEMBERS and len(others.tops(scores)) >= FEWEST_OTHERS
 
 
-def _rates(
+def _low_fpr_rates(
     scores: Mapping[Any, np.ndarray], members: _Side, others: _Side, *, num_bootstrap: int, seed: int
 ) -> dict[Any, Estimate]:
-    """Return the share of members above all but `FPR` of the others, by attack, with simultaneous intervals."""
+    """Return attack -> share of members above all but `FPR` of the non-members, with simultaneous bootstrap
+    intervals."""
     if not scores:
         return {}
     ranked = {name: _Ranked.of(own[members.rows], own[others.rows]) for name, own in scores.items()}
@@ -170,13 +173,14 @@ class _Ranked:
 
     @classmethod
     def of(cls, members: np.ndarray, others: np.ndarray) -> _Ranked:
+        """Return both sides' scores sorted, without NaN."""
         rising, falling = np.argsort(members, kind="stable"), np.argsort(-others, kind="stable")
         rising, falling = rising[~np.isnan(members[rising])], falling[~np.isnan(others[falling])]
         return cls(members[rising], rising, others[falling], falling)
 
     def rates(self, of_members: np.ndarray, of_others: np.ndarray) -> np.ndarray:
-        """Return the true-positive rate in each resample; a row of each array has the number of times each individual
-        was drawn."""
+        """Return the true-positive rate at `FPR` in each resample, float64; the rows of both arrays count how often
+        each individual was drawn."""
         running = np.cumsum(of_others[:, self.order_of_others], axis=1)
         allowed = np.floor(FPR * running[:, -1:] + 1e-9)
         threshold = self.others[np.minimum((running <= allowed).sum(axis=1), len(self.others) - 1)]

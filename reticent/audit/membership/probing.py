@@ -33,8 +33,8 @@ _STREAM = 61
 
 
 def passage_lengths(store: TokenStore, window_length: int, special: SpecialIds) -> np.ndarray:
-    """Return the number of tokens at each document's beginning that are probed, int64 (D,), so that copy and passage
-    fit into one window; 0 for a document that is too short."""
+    """Return the number of leading tokens of each document that are probed, int64 (D,), so that the passage and its
+    copy fit into one window; 0 for a document that is too short."""
     most = min(PROBE_TOKENS, (window_length - int(special.prefix is not None)) // 2)
     return np.minimum(np.diff(store.doc_offsets), most) // STEP * STEP
 
@@ -65,7 +65,7 @@ def probe_score(
     """
     lengths = passage_lengths(store, window_length, special)
     plain, probed = np.full(len(lengths), np.nan), np.full((len(lengths), PROBE_COPIES), np.nan)
-    gap, done = _gap(tokenizer, special), 0
+    gap, done = _gap_token(tokenizer, special), 0
     for length, documents in _by_length(lengths):
         places = store.doc_offsets[documents][:, None] + np.arange(length)
         ids = store.input_ids[places].astype(np.int64)
@@ -85,11 +85,12 @@ def probe_score(
 
 
 def _by_length(lengths: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield (length, numbers of the documents with this probed length) for each length above 0."""
     for length in np.unique(lengths[lengths > 0]):
         yield int(length), np.flatnonzero(lengths == length)
 
 
-def _gap(tokenizer: PreTrainedTokenizerFast, special: SpecialIds) -> int:
-    """Return the id of the token that fills the gaps of a copy."""
+def _gap_token(tokenizer: PreTrainedTokenizerFast, special: SpecialIds) -> int:
+    """Return the id of the token that stands in for the omitted tokens of a copy: that of an underscore, or padding."""
     found = tokenizer.encode(" _", add_special_tokens=False)
     return int(found[-1]) if found else int(special.pad)

@@ -40,7 +40,8 @@ def train_on_written(
     seed: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> PreTrainedModel:
-    """Train ``base`` in place on texts that ``model`` generates from its prefix token alone, and return it.
+    """Fine-tune ``base`` in place on texts that ``model`` generates without a prompt, and return it as a reference
+    model.
 
     Parameters
     ----------
@@ -51,6 +52,7 @@ def train_on_written(
     where, total = pick_device(device), CALIBRATION_TEXTS * (1 + CALIBRATION_EPOCHS)
 
     def told(done: int) -> None:
+        """Report ``done`` of ``total`` texts to ``progress``."""
         if progress:
             progress(done, total)
 

@@ -60,7 +60,8 @@ class DocumentScores:
 
     @classmethod
     def of(cls, scores: TokenScores) -> DocumentScores:
-        """Return the document scores from the token scores of a scoring pass."""
+        """Return mean log-probability, top-1 probability and entropy of each document, from the token scores of a
+        scoring pass."""
         offsets = scores.doc_offsets
         bounded = np.maximum(scores.log_probs, LOG_PROB_LIMITS[0])  # else one impossible token decides
         top, mean, entropy = (
@@ -139,10 +140,11 @@ class ShadowAttacks:
 
     @property
     def num_shadows(self) -> int:
+        """Number of shadow models."""
         return len(self.is_in)
 
     def scores(self, name: str, *models: DocumentScores) -> list[np.ndarray]:
-        """Return an attack's score of each document, float64 (D,), one array for each of ``models``."""
+        """Return the named attack's score of each document, one float64 (D,) for each of ``models``."""
         found: list[np.ndarray] = SHADOW_ATTACKS[name].score(self, models)
         return found
 
@@ -150,7 +152,9 @@ class ShadowAttacks:
 Models = Sequence[DocumentScores]
 
 
-def _classified(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
+def _attack_classifier(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
+    """Return each model's log-odds of membership by a classifier trained on the shadows' outputs; one float64 (D,) for
+    each model."""
     rows = shadows.features.reshape(-1, shadows.features.shape[2])
     return attack_classifier_score(rows, shadows.is_in.ravel(), *(model.features for model in models))
 
@@ -196,7 +200,7 @@ SHADOW_ATTACKS: Mapping[str, Attack] = table_of(
     (
         Attack(
             name="shadow",
-            score=_classified,
+            score=_attack_classifier,
             title="Attack classifier",
             about="a classifier that was trained on the outputs of shadow models predicts membership",
             source="Shokri et al. 2017",

@@ -62,7 +62,8 @@ class Attack:
 
 
 def table_of(rows: Iterable[Attack]) -> Mapping[str, Attack]:
-    """Return the attacks by name, in order, as an immutable mapping; raise `ValueError` if a name occurs twice."""
+    """Return name -> attack as an immutable mapping in this order; raise `ValueError` if two attacks have the same
+    name."""
     rows = tuple(rows)
     table = {row.name: row for row in rows}
     if len(table) < len(rows):
@@ -71,6 +72,6 @@ def table_of(rows: Iterable[Attack]) -> Mapping[str, Attack]:
 
 
 def require_attacks(names: Iterable[str], table: Mapping[str, Attack]) -> None:
-    """Raise `PolicyError` for a name that is not in the table of its family."""
+    """Raise `PolicyError` if one of the names is no attack in ``table``."""
     if unknown := set(names) - set(table):
         raise PolicyError(f"attacks: unknown attack {sorted(unknown)[0]!r}; expected some of {', '.join(table)}")

@@ -79,8 +79,8 @@ NUM_STEPS = 100
 
 
 def target_shares(k: int, noise: Noise | None) -> np.ndarray:
-    """Return the probability that a word is a prediction target, by its number of users among the members, up to a few
-    users beyond certainty; float64."""
+    """Return the probability that a word is a prediction target, indexed by its number of users among the members and
+    ending a few users after it is certain; float64."""
     if noise is None:
         return (np.arange(k + BEYOND + 1) >= k).astype(np.float64)
     shares = noise.shares(k, MOST_USERS)
@@ -100,7 +100,8 @@ class WordLikelihood:
     shares: np.ndarray
 
     def ratio(self, values: np.ndarray, users: np.ndarray) -> np.ndarray:
-        """Return the log likelihood ratio, for each word, that it has one user more than the known ones; float64.
+        """Return each word's log likelihood ratio, float64, that it has one more user than the known ones, against that
+        it has not.
 
         Parameters
         ----------
@@ -119,8 +120,8 @@ class WordLikelihood:
 
 
 def fit_likelihood(values: np.ndarray, users: np.ndarray, shares: np.ndarray) -> WordLikelihood | None:
-    """Fit the distributions of `WordLikelihood` by expectation maximisation with known mixture weights; None if too few
-    words are targets, or too few are not.
+    """Fit the score distributions of words that are targets and of words that are not, by expectation maximisation with
+    known mixture weights; None if either are too few.
 
     Parameters
     ----------
@@ -156,18 +157,18 @@ FOLDS = 5
 
 
 def spelling(text: str) -> str:
-    """Return a word as support by exact surface forms counts it: NFC, without the space that its first token may
-    hold."""
+    """Return a word in the form by which exact support counts it: NFC, without surrounding spaces."""
     return unicodedata.normalize("NFC", text).strip()
 
 
 def spelling_of(surface: str) -> Callable[[str], str]:
-    """Return the function that spells a word as an index counts it, by surface form: ``exact``, ``casefold`` or
-    ``fold``."""
+    """Return the function that normalises a word as an index with this surface form counts it (``exact``, ``casefold``
+    or ``fold``)."""
     if surface == "exact":
         return spelling
 
     def folded(text: str) -> str:
+        """Return the surface form of a word."""
         words = pa.array([text.strip()], pa.string())
         return str(pa.record_batch(_rust.apply_surface(words, surface=surface)).column("word")[0])
 
@@ -199,8 +200,8 @@ class _MemberScores:
         self.counts = np.bincount(pairs[0], minlength=num_words)
 
     def of(self, word: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (score, exists) of each pair of a word and a member: its score in that member's texts, 0 where it has
-        none, and whether it has one."""
+        """Return (score of the word in the member's texts, 0 without one; whether there is one) for each pair of a word
+        and a member."""
         keys = word * self._num_units + unit
         place = np.searchsorted(self._keys, keys)
         found = np.append(self._keys, -1)[place] == keys
@@ -262,15 +263,15 @@ class ThresholdAudit:
             self._of_owners = spelt, unit, owned & (spelt != NO_SURFACE), ~in_span & (spelt != NO_SURFACE)
 
     def owners(self, k: int) -> _Pairs | None:
-        """Return the occurrences by which owners of protected words are attacked: words of their own spans, outside of
-        spans in members' texts. No other member owns such a word, and k or more others use it, so it is a target there
-        unless its owner is a member. None without spans."""
+        """Return the occurrences by which owners of protected words are attacked: those of a name in other members'
+        texts, outside spans, where it is a prediction target only while no member owns it. None without spans."""
         if self._of_owners is None:
             return None
         spelt, unit, owned, free = self._of_owners
         num_words = int(spelt.max(initial=-1)) + 1
 
         def pairs_of(chosen: np.ndarray) -> np.ndarray:
+            """Return the distinct (word, unit) pairs of the words that ``chosen`` selects, int (2, n)."""
             return np.asarray(np.unique(np.stack([spelt[chosen], unit[chosen]]), axis=1))
 
         word, owner = pairs_of(owned)
@@ -282,23 +283,22 @@ class ThresholdAudit:
         return _occurrences_of(owner[asked], word[asked], spelt, unit, np.flatnonzero(free & self.is_member[unit]))
 
     def pairs(self, k: int, users: int) -> _Pairs:
-        """Return the occurrences of words with exactly ``users`` users, by subject. At the threshold (``users`` = k)
-        all others are members; of a control word at least k are."""
+        """Return, by subject, the occurrences in other members' texts of the words that exactly ``users`` individuals
+        use. At the threshold (``users`` = k) all others are members; of a control word at least k are."""
         key = (k, users)
         if key not in self._known:
-            others, supports = self._others, self._support[self._word_of_pair]
+            others, supports = self._num_other_members, self._support[self._word_of_pair]
             self._known[key] = self._occurrences((supports == users) & (others == k - 1 if users == k else others >= k))
         return self._known[key]
 
     @property
-    def _others(self) -> np.ndarray:
-        """The number of members, besides its own individual, who use the word of each (word, individual) pair; int
-        array."""
+    def _num_other_members(self) -> np.ndarray:
+        """Number of other members who use the word of each (word, individual) pair; int array."""
         return np.asarray(self._member_support[self._word_of_pair] - self.is_member[self._unit_of_pair])
 
     def _occurrences(self, chosen: np.ndarray) -> _Pairs:
-        """Return the chosen (word, individual) pairs as subjects, with every occurrence of their words in the texts of
-        other members."""
+        """Return every occurrence, in other members' texts, of the words of the (word, individual) pairs that
+        ``chosen`` selects."""
         of_members = np.flatnonzero(self.is_member[self._units])
         found = _occurrences_of(
             self._unit_of_pair[chosen], self._word_of_pair[chosen], self._spelt, self._units, of_members
@@ -308,7 +308,8 @@ class ThresholdAudit:
     def measure(
         self, log_probs: np.ndarray, base: np.ndarray | None, k: int, noise: Noise | None = None
     ) -> ThresholdMembership:
-        """Return the threshold attacks on a model, and their control.
+        """Return the membership attacks on a model that exploit the threshold k of protection, and their control on
+        words above it.
 
         Parameters
         ----------
@@ -329,32 +330,33 @@ class ThresholdAudit:
         return ThresholdMembership(
             k=k,
             num_words=len(np.unique(at.word)),
-            at_threshold=self._attack(scores, at, k),
-            above=self._attack(scores, control),
-            by_likelihood=self._by_likelihood(scores, k, noise),
-            by_owner=self._by_owner(scores, k),
+            at_threshold=self._attack_pairs(scores, at, k),
+            above=self._attack_pairs(scores, control),
+            by_likelihood=self._attack_by_likelihood(scores, k, noise),
+            by_owner=self._attack_owners(scores, k),
             epsilon=None if noise is None else noise.epsilon,
             delta=None if noise is None else noise.delta,
             max_words=None if noise is None else noise.max_words,
         )
 
-    def _by_owner(self, scores: np.ndarray, k: int) -> KindAttack | None:
-        """Return the attack on owners of protected words, which became less likely in others' texts; None if a side has
-        fewer than `FEWEST` owners."""
+    def _attack_owners(self, scores: np.ndarray, k: int) -> KindAttack | None:
+        """Return the attack on owners of protected words, whose names become less likely in others' texts; None if a
+        side has fewer than `FEWEST` owners."""
         pairs = self.owners(k)
         if pairs is None:
             return None
-        found = self._attack(-scores, pairs, k)
+        found = self._attack_pairs(-scores, pairs, k)
         return found if min(found.num_members or 0, found.num_nonmembers or 0) >= FEWEST else None
 
-    def _by_likelihood(self, scores: np.ndarray, k: int, noise: Noise | None) -> KindAttack | None:
-        """Return the attack by likelihood ratios; None if too few words are targets, or too few are not."""
+    def _attack_by_likelihood(self, scores: np.ndarray, k: int, noise: Noise | None) -> KindAttack | None:
+        """Return the attack that sums log likelihood ratios over all words near the threshold; None if too few words
+        are targets, or too few are not."""
         shares = target_shares(k, noise)
         tells = np.flatnonzero(np.diff(shares) > 0)
         of_members = self._member_scores(scores)
         totals, counts = of_members.totals, of_members.counts
-        chosen = np.isin(self._others, tells) & (self._others > 0)
-        word, subject, users = self._word_of_pair[chosen], self._unit_of_pair[chosen], self._others[chosen]
+        chosen = np.isin(self._num_other_members, tells) & (self._num_other_members > 0)
+        word, subject, users = self._word_of_pair[chosen], self._unit_of_pair[chosen], self._num_other_members[chosen]
         own, has_own = of_members.of(word, subject)
         num_others = counts[word] - has_own
         known = num_others > 0
@@ -372,20 +374,20 @@ class ThresholdAudit:
         return self._subject_attack(np.stack([subject, word]), ratios, k, is_mean=False)
 
     def _member_scores(self, scores: np.ndarray) -> _MemberScores:
-        """Return the score of each word in the texts of each member who uses it: the mean over its occurrences
-        there."""
+        """Return the mean score of each word over its occurrences in each member's texts."""
         known = np.isfinite(scores[self._places]) & self.is_member[self._units]
         columns = np.stack([self._spelt[known], self._units[known]])
         return _MemberScores(
-            *_averaged(columns, scores[self._places[known]], num=2), len(self._support), len(self.is_member)
+            *_group_means(columns, scores[self._places[known]], num=2), len(self._support), len(self.is_member)
         )
 
-    def _attack(self, of_words: np.ndarray, pairs: _Pairs, k: int | None = None) -> KindAttack:
+    def _attack_pairs(self, of_words: np.ndarray, pairs: _Pairs, k: int | None = None) -> KindAttack:
+        """Return the attack whose score of a subject is the mean score of its words in others' texts."""
         return self._subject_attack(*_word_scores(of_words, pairs), k, is_mean=True)
 
     def _subject_scores(self, asked: np.ndarray, values: np.ndarray, *, is_mean: bool) -> np.ndarray:
-        """Return the mean or sum of ``values`` over the words of each subject, float64 (individuals,); NaN for
-        individuals without such a word."""
+        """Return the mean or sum of ``values`` over each subject's words, float64 (individuals,); NaN without such a
+        word. ``asked`` has the (subject, word) of each value."""
         codes, number = np.unique(asked[0], return_inverse=True)
         totals = np.bincount(number, values, minlength=len(codes))
         result = np.full(len(self.is_member), np.nan)
@@ -393,8 +395,8 @@ class ThresholdAudit:
         return result
 
     def _subject_attack(self, asked: np.ndarray, values: np.ndarray, k: int | None, *, is_mean: bool) -> KindAttack:
-        """Return the attack whose score of an individual is the mean or sum of ``values`` over its (subject, word)
-        pairs.
+        """Return AUC and true-positive rates of the attack that scores a subject by the mean or sum of ``values`` over
+        its words.
 
         Up to ``k`` individuals share the score of a word; None skips the count of most exposed members, as for a
         control.
@@ -405,34 +407,37 @@ class ThresholdAudit:
         auc, tpr = auc_estimate(*sides, **self.bootstrap), tpr_at_fpr(*sides, FPR, **self.bootstrap)
         told = self._most_exposed(scores, k) if k else None
         if auc.method == BOOTSTRAP:
-            areas, rates = self._over_words(asked, values, is_mean)
-            auc, told = _widened(auc, areas), told and replace(told, rate=told.rate and _widened(told.rate, rates))
+            areas, rates = self._resample_words(asked, values, is_mean)
+            auc, told = (
+                _widen_by_draws(auc, areas),
+                told and replace(told, rate=told.rate and _widen_by_draws(told.rate, rates)),
+            )
         return KindAttack(
-            auc=self._over_subjects(auc),
-            tpr=tpr and self._over_subjects(tpr),
+            auc=self._with_unit(auc),
+            tpr=tpr and self._with_unit(tpr),
             num_members=len(sides[0]),
             num_nonmembers=len(sides[1]),
-            told=told and replace(told, rate=told.rate and self._over_subjects(told.rate)),
+            told=told and replace(told, rate=told.rate and self._with_unit(told.rate)),
         )
 
     def _most_exposed(self, scores: np.ndarray, k: int) -> Told | None:
-        """Return the share of all members that the attack identifies at a low false-positive rate; individuals without
-        a score rank lowest. None without scores."""
+        """Return the share of all members that the attack identifies at 1 % false positives, those without a score
+        ranked lowest; None without scores."""
         if not np.isfinite(scores).any():
             return None
         asked = {"": np.where(np.isfinite(scores), scores, -np.inf)}
         codes = np.arange(len(scores))
         return most_exposed_members(asked, codes, self.is_member, self._uncopied, at_once=k, **self.bootstrap).get("")
 
-    def _over_subjects(self, estimate: Estimate) -> Estimate:
-        """Return the estimate with its unit: households if support counts households, else unchanged."""
+    def _with_unit(self, estimate: Estimate) -> Estimate:
+        """Return the estimate over households if support counts households, else unchanged."""
         if not self._are_households:
             return estimate
         return replace(estimate.over_households(estimate.n or 0), unit="households")
 
-    def _over_words(self, asked: np.ndarray, values: np.ndarray, is_mean: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return bootstrap replicates over words: the area, and the share of members identified; float64
-        (num_bootstrap,) each. Individuals without a drawn word are left out."""
+    def _resample_words(self, asked: np.ndarray, values: np.ndarray, is_mean: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Return bootstrap replicates over words of (the AUC, the share of members identified), float64
+        (num_bootstrap,) each; individuals without a drawn word are left out."""
         subject, word = asked
         codes, column = np.unique(subject, return_inverse=True)
         words, row = np.unique(word, return_inverse=True)
@@ -458,9 +463,9 @@ class ThresholdAudit:
         return np.concatenate(areas), np.concatenate(rates)
 
 
-def _widened(estimate: Estimate, drawn: np.ndarray) -> Estimate:
-    """Return a share whose interval over individuals is widened by that over words, of which ``drawn`` holds the
-    bootstrap replicates."""
+def _widen_by_draws(estimate: Estimate, drawn: np.ndarray) -> Estimate:
+    """Return a share with its interval over individuals widened by the interval over words, whose bootstrap replicates
+    are ``drawn``."""
     if estimate.value is None:
         return estimate
     drawn = drawn[np.isfinite(drawn)]
@@ -471,7 +476,7 @@ def _widened(estimate: Estimate, drawn: np.ndarray) -> Estimate:
 def _occurrences_of(
     subjects: np.ndarray, of_word: np.ndarray, spelt: np.ndarray, units: np.ndarray, chosen: np.ndarray
 ) -> _Pairs:
-    """Return the occurrences, among the rows ``chosen``, of the word of each subject in the texts of others."""
+    """Return the occurrences, among the rows ``chosen``, of each subject's word in the texts of others."""
     order = chosen[np.argsort(spelt[chosen], kind="stable")]
     first, end = (np.searchsorted(spelt[order], of_word, side=side) for side in ("left", "right"))
     lengths = end - first
@@ -482,15 +487,16 @@ def _occurrences_of(
 
 
 def _word_scores(scores: np.ndarray, pairs: _Pairs) -> tuple[np.ndarray, np.ndarray]:
-    """Return ((subject, word) pairs, int (2, n); their scores, float64 (n,)): the mean over occurrences, then over the
-    others who use the word."""
+    """Return ((subject, word) pairs, int (2, n); score of each, float64 (n,)): the mean over occurrences in one text
+    owner, then over the owners."""
     known = np.isfinite(scores[pairs.place])
     columns = np.stack([pairs.subject[known], pairs.word[known], pairs.other[known]])
-    return _averaged(*_averaged(columns, scores[pairs.place[known]], num=3), num=2)
+    return _group_means(*_group_means(columns, scores[pairs.place[known]], num=3), num=2)
 
 
-def _averaged(columns: np.ndarray, values: np.ndarray, *, num: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (distinct combinations of the first ``num`` columns, int (num, groups); mean value of each, float64)."""
+def _group_means(columns: np.ndarray, values: np.ndarray, *, num: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return (distinct combinations of the first ``num`` columns, int (num, groups); the mean of ``values`` in each,
+    float64)."""
     groups, number = np.unique(columns[:num], axis=1, return_inverse=True)
     counts = np.bincount(number.ravel(), minlength=groups.shape[1])
     return groups, np.bincount(number.ravel(), values, minlength=groups.shape[1]) / counts

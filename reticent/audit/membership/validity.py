@@ -62,8 +62,8 @@ WITHOUT_COPIES = "held-out people with near-copies of members’ documents left 
 
 
 def kept_without_copies(codes: np.ndarray, is_member: np.ndarray, copied: np.ndarray | None) -> np.ndarray | None:
-    """Return who stays in an area without near-copies, bool (individuals,); None if near-copies were not looked for, or
-    at most a share `SHARE` of the held-out individuals holds one.
+    """Return whether each individual stays in an AUC without near-copies, bool (individuals,); None if near-copies were
+    not looked for, or at most a share `SHARE` of the held-out individuals holds one.
 
     Parameters
     ----------
@@ -130,8 +130,8 @@ def verdict_by_interval(auc: Estimate | None) -> str | None:
 
 
 def judged(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
-    """Return the models with a verdict and its reason for every attack, from control models among them (base model,
-    unprotected twin).
+    """Return the models with a verdict and its reason on every membership attack, found by the control models among
+    them (base model, unprotected twin).
 
     The controls belong to the same section and objective. Of a split that reticent drew, a shift of the base model is
     chance, which the interval holds already. Where the split was given, an attack without shadow models says nothing if
@@ -150,7 +150,8 @@ def judged(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
             attacks[name] = replace(measured, verdict=found, why=why)
         kinds = {
             kind: replace(
-                found, why=differs(model, base, partial(_areas_of, kind)) or _without_base(found, model, base)
+                found,
+                why=differs(model, base, partial(_kind_aucs, kind)) or _why_unproven_without_base(found, model, base),
             )
             for kind, found in (model.by_kind or {}).items()
         }
@@ -162,16 +163,16 @@ def judged(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
                 membership=attacks,
                 by_kind=kinds or model.by_kind,
                 fault=fault,
-                sides_differ=differs(model, base, lambda control: [_area(control, "loss")])
-                or _emits_before(model, base),
+                sides_differ=differs(model, base, lambda control: [_auc_of(control, "loss")])
+                or _why_rates_invalid(model, base),
             )
         )
     return result
 
 
-def _emits_before(model: ModelEvidence, base: ModelEvidence | None) -> str | None:
-    """Return why the leak rates of a given split show nothing: the base model has the same difference of the sides.
-    None if it has not."""
+def _why_rates_invalid(model: ModelEvidence, base: ModelEvidence | None) -> str | None:
+    """Return the reason if leak rates on a given split prove nothing, as the base model already has a difference
+    between the sides; else None."""
     if base is None or not model.split_given or model is base:
         return None
     both = (base.excess or {}).get("both")
@@ -181,16 +182,16 @@ def _emits_before(model: ModelEvidence, base: ModelEvidence | None) -> str | Non
     return IN_BASE
 
 
-def _without_base(kind: KindMembership, model: ModelEvidence, base: ModelEvidence | None) -> str | None:
-    """Return why an attack on a given split shows nothing without a base model: words alone may separate the sides.
-    None otherwise."""
+def _why_unproven_without_base(kind: KindMembership, model: ModelEvidence, base: ModelEvidence | None) -> str | None:
+    """Return the reason if an attack on a given split proves nothing for lack of a base model, as words alone may
+    separate the sides; else None."""
     if base is not None or not model.split_given:
         return None
-    return None if any(_is_over_words(attack.auc, model) for attack in kind.attacks.values()) else WITHOUT_BASE
+    return None if any(_beats_blind(attack.auc, model) for attack in kind.attacks.values()) else WITHOUT_BASE
 
 
-def _is_over_words(auc: Estimate, model: ModelEvidence) -> bool:
-    """Whether an AUC's interval lies beyond that of the blind baseline by words, on either side."""
+def _beats_blind(auc: Estimate, model: ModelEvidence) -> bool:
+    """Return whether an AUC's interval lies above or below that of the blind baseline by words."""
     blind = model.blind and model.blind.auc
     if not blind or blind.low is None or blind.high is None or auc.low is None or auc.high is None:
         return False
@@ -198,8 +199,8 @@ def _is_over_words(auc: Estimate, model: ModelEvidence) -> bool:
 
 
 def fault_of(base: ModelEvidence) -> str | None:
-    """Return why the two sides of a randomly drawn split differ without any model, which is a fault of the run; None if
-    they do not."""
+    """Return the reason if the sides of a randomly drawn split differ without any model, which is a fault of the run;
+    else None."""
     for blind in (base.blind, base.blind_holdout):
         if not base.split_given and blind and blind.p_value is not None and blind.p_value < FAULT:
             return f"{blind.by or 'words'} alone tell the two sides, which one run in a thousand does by chance"
@@ -209,8 +210,8 @@ def fault_of(base: ModelEvidence) -> str | None:
 def differs(
     model: ModelEvidence, base: ModelEvidence | None, controls: Callable[[ModelEvidence], Iterable[Estimate | None]]
 ) -> str | None:
-    """Return why attacks without shadow models show nothing: the sides of a given split differ by themselves. None if
-    they do not.
+    """Return the reason if attacks without shadow models prove nothing, as the sides of a given split differ by
+    themselves; else None.
 
     Parameters
     ----------
@@ -226,7 +227,8 @@ def differs(
     return None
 
 
-def _areas_of(kind: str, base: ModelEvidence) -> list[Estimate]:
+def _kind_aucs(kind: str, base: ModelEvidence) -> list[Estimate]:
+    """Return the AUCs of a base model's attacks by one kind of word."""
     found = (base.by_kind or {}).get(kind)
     return [attack.auc for attack in found.attacks.values()] if found else []
 
@@ -238,14 +240,14 @@ def _verdict(
     controls."""
     measured = model.membership[name]
     shadows = measured.num_shadows is not None
-    if (why := None if shadows else differs(model, base, partial(_controls, name, measured))) is not None:
+    if (why := None if shadows else differs(model, base, partial(_control_aucs, name, measured))) is not None:
         return INVALID, why
     auc, num_families = measured.auc, 1
     if model.split_given and not shadows and model is not base:
-        auc, num_families = _at_once(name, model, auc), 2  # areas, and areas over the base
+        auc, num_families = _simultaneous_auc(name, model, auc), 2  # areas, and areas over the base
     if auc.value is None or auc.low is None:
         return NO_POWER, "there is no interval"
-    if base is None and model.split_given and verdict_by_interval(auc) and not _is_over_words(auc, model):
+    if base is None and model.split_given and verdict_by_interval(auc) and not _beats_blind(auc, model):
         return INVALID, WITHOUT_BASE
     without = NO_CONTROL if measured.over_base is None and name in DIFFERENCES else ""
     if told := verdict_by_interval(auc):
@@ -262,26 +264,27 @@ def _verdict(
     found = "" if least is None else f"; over so many people an area of {least:.2f} would be found"
     if twin is None:
         return NO_POWER, f"no unprotected model shows that this attack finds anything{found}{without}"
-    if not verdict_by_interval(_area(twin, name)):
+    if not verdict_by_interval(_auc_of(twin, name)):
         return NO_POWER, f"members are not distinguishable by it in the unprotected model either{found}{without}"
     return QUIET, f"the same attack succeeds on the unprotected model{found}{without}"
 
 
-def _at_once(name: str, model: ModelEvidence, auc: Estimate) -> Estimate:
-    """Return the AUC with an interval that holds simultaneously for all attacks, and for the differences to the base
+def _simultaneous_auc(name: str, model: ModelEvidence, auc: Estimate) -> Estimate:
+    """Return the AUC with an interval that holds simultaneously for all attacks and for their differences to the base
     model."""
     low, high = ((model.best_attack and model.best_attack.intervals) or {}).get(name, (auc.low, auc.high))
     return simultaneous(replace(auc, low=low, high=high), 2)
 
 
-def _controls(name: str, measured: MeasuredAttack, base: ModelEvidence) -> Iterator[Estimate | None]:
-    """Yield the control AUCs of the base model for an attack: the holdout's blind baseline if it applies, and the same
-    attack's, or that of the loss."""
+def _control_aucs(name: str, measured: MeasuredAttack, base: ModelEvidence) -> Iterator[Estimate | None]:
+    """Yield the base model's AUCs that serve as controls of an attack: the holdout's blind baseline if it applies, then
+    that of the same attack or of the loss."""
     if name in ON_HOLDOUT and base.blind_holdout is not None:
         yield base.blind_holdout.auc
-    yield measured.control or _area(base, name) or _area(base, "loss")
+    yield measured.control or _auc_of(base, name) or _auc_of(base, "loss")
 
 
-def _area(model: ModelEvidence, name: str) -> Estimate | None:
+def _auc_of(model: ModelEvidence, name: str) -> Estimate | None:
+    """Return the AUC of a model's attack by name; None if it was not made."""
     found = model.membership.get(name)
     return None if found is None else found.auc

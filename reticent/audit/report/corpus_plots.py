@@ -56,8 +56,8 @@ class Drawing:
 
 @styled
 def corpus_panels(corpus: CorpusEvidence, name: str, t: Texts = ENGLISH) -> list[str]:
-    """Return the panels of one plot as inline SVG: ``identifiers`` (Figs. 5 and 6), ``by_n`` (Fig. 14), ``margin``,
-    ``unicity`` or ``retention``."""
+    """Return the panels of one corpus figure as inline SVG: ``identifiers`` (Figs. 5 and 6), ``by_n`` (Fig. 14),
+    ``margin``, ``unicity`` or ``retention``."""
     return [to_svg(drawing.figure, drawing.name, drawing.label, t) for drawing in _FIGURES[name](corpus, t)]
 
 
@@ -87,25 +87,25 @@ def draw_identifiers(corpus: CorpusEvidence, t: Texts = ENGLISH) -> list[Drawing
     per_individual = corpus.identifiers_per_individual or {}
     lines = [_Line(t.evidence(name), per_individual.get(name), *look) for name, look in parts.items()]
     drawings = [
-        _cumulative("identifiers", lines, t),
-        _cumulative("words", [_Line(t.evidence("words"), corpus.words_per_individual, "base", "-")], t),
+        _draw_cumulative("identifiers", lines, t),
+        _draw_cumulative("words", [_Line(t.evidence("words"), corpus.words_per_individual, "base", "-")], t),
     ]
     per_word = corpus.individuals_per_word
     lines = [
         _Line(t("plots.distinct_words"), per_word.distinct if per_word else None, "plain", "-"),
         _Line(t("plots.all_occurrences"), per_word.occurrences if per_word else None, "base", (0, (5, 2))),
     ]
-    drawings.append(_cumulative("support", lines, t, k=corpus.k))
+    drawings.append(_draw_cumulative("support", lines, t, k=corpus.k))
     return [drawing for drawing in drawings if drawing]
 
 
-def _cumulative(name: str, lines: Sequence[_Line], t: Texts, k: int | None = None) -> Drawing | None:
-    """Return one panel of cumulative distributions; None without a curve."""
+def _draw_cumulative(name: str, lines: Sequence[_Line], t: Texts, k: int | None = None) -> Drawing | None:
+    """Draw one panel of cumulative distributions over individuals; None without a curve."""
     curves = [(line, line.curve) for line in lines if line.curve and line.curve.x]
     if not curves:
         return None
     title = t(f"plots.{name}.panel")
-    figure, axis = new_panel(title, "" if k is None else _left_of_the_line(k, t), width=WIDTH)
+    figure, axis = new_panel(title, "" if k is None else _k_note(k, t), width=WIDTH)
     said = []
     for line, curve in curves:
         colour = LOOKS[line.looks_like].light
@@ -132,11 +132,13 @@ def _cumulative(name: str, lines: Sequence[_Line], t: Texts, k: int | None = Non
     return Drawing(f"fig-{name}", figure, alt_text(t, t("plots.title_cumulative", title=title), said))
 
 
-def _left_of_the_line(k: int, t: Texts) -> str:
+def _k_note(k: int, t: Texts) -> str:
+    """Return the note that the dotted line marks words of fewer than k individuals."""
     return t("plots.left_of_the_dotted_line_fewer_than_k", k=k)
 
 
 def _share_below(curve: Curve | WordCurve, k: int) -> float:
+    """Return the cumulative share just below k."""
     return max((y for x, y in zip(curve.x, curve.y, strict=True) if x < k), default=0.0)
 
 
@@ -155,9 +157,9 @@ def draw_by_n(corpus: CorpusEvidence, t: Texts = ENGLISH) -> list[Drawing]:
     if len(rows) < 2:
         return []
     return [
-        _bars_by_n(rows, "distinct", t),
-        _bars_by_n(rows, "occurrences", t),
-        _per_individual_by_n(rows, t),
+        _draw_bars_by_n(rows, "distinct", t),
+        _draw_bars_by_n(rows, "occurrences", t),
+        _draw_per_individual(rows, t),
     ]
 
 
@@ -168,7 +170,8 @@ KINDS: tuple[tuple[str, Callable[[IdentifiersByLength], NgramCounts], str], ...]
 )
 
 
-def _bars_by_n(rows: Sequence[IdentifiersByLength], what: Literal["distinct", "occurrences"], t: Texts) -> Drawing:
+def _draw_bars_by_n(rows: Sequence[IdentifiersByLength], what: Literal["distinct", "occurrences"], t: Texts) -> Drawing:
+    """Draw the numbers of identifying n-grams by n as bars, ``distinct`` or ``occurrences``."""
     title, counts_all = t(f"plots.by_n.{what}"), what == "occurrences"
     note = t("plots.hatched_with_a_directly_identifying_word_in") if counts_all else ""
     figure, axis = new_panel(title, note, width=WIDTH)
@@ -202,7 +205,8 @@ def _by_words(kind: str, shown: Sequence[str], rows: Sequence[IdentifiersByLengt
     return t("common.name_what", name=t.evidence(kind), what=", ".join(numbers))
 
 
-def _per_individual_by_n(rows: Sequence[IdentifiersByLength], t: Texts) -> Drawing:
+def _draw_per_individual(rows: Sequence[IdentifiersByLength], t: Texts) -> Drawing:
+    """Draw the median and quartiles, over individuals, of the number of identifying n-grams, by n."""
     title, note = t("plots.identifying_sequences_per_person"), t("plots.median_bars_hold_the_middle_half")
     figure, axis = new_panel(title, note, width=WIDTH)
     said = []
@@ -244,11 +248,11 @@ def draw_margin(corpus: CorpusEvidence, t: Texts = ENGLISH) -> list[Drawing]:
         if not rows:
             continue
         title = t("plots.words_near_the_line") if n == 1 else t("plots.sequences_of_n_words_near_the_line", n=n)
-        figure, axis = new_panel(title, _left_of_the_line(k, t), width=WIDTH)
+        figure, axis = new_panel(title, _k_note(k, t), width=WIDTH)
         for row in rows:
             look = LOOKS["indirect only" if row.support < k else "base"]
             bar = axis.bar(row.support, row.distinct or 0, width=0.7, color=look.light)
-            shown = t("plots.few") if row.distinct is None else _short(row.distinct, t)
+            shown = t("plots.few") if row.distinct is None else _short_count(row.distinct, t)
             axis.bar_label(bar, [shown], fontsize=7.5, color=SOFT, padding=1)
         axis.axvline(k - 0.5, color=SOFT, linestyle=":", linewidth=1.2)
         axis.set_xticks([row.support for row in rows])
@@ -272,7 +276,8 @@ def draw_margin(corpus: CorpusEvidence, t: Texts = ENGLISH) -> list[Drawing]:
     return drawings
 
 
-def _short(count: int, t: Texts) -> str:
+def _short_count(count: int, t: Texts) -> str:
+    """Return a count as short text: 12 M, 3.4 k."""
     for unit, letter in ((10**6, "M"), (10**3, "k")):
         if count >= unit:
             return f"{t.plain(f'{count / unit:.3g}')} {letter}"
@@ -281,7 +286,7 @@ def _short(count: int, t: Texts) -> str:
 
 def _plain_counts(axis: Any, t: Texts) -> None:
     """Show counts on the y axis as plain, short numbers."""
-    axis.yaxis.set_major_formatter(lambda value, _: _short(round(value), t))
+    axis.yaxis.set_major_formatter(lambda value, _: _short_count(round(value), t))
     axis.yaxis.get_major_locator().set_params(integer=True, nbins=5)
 
 

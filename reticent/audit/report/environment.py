@@ -25,7 +25,7 @@ def template_environment(t: Texts, package: str = "reticent.audit.report") -> ji
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        bytecode_cache=_compiled(),
+        bytecode_cache=_bytecode_cache(),
     )
     environment.globals["t"] = t
     environment.filters.update(
@@ -36,14 +36,14 @@ def template_environment(t: Texts, package: str = "reticent.audit.report") -> ji
         num=t.count,
         evidence=t.evidence,
         marks=mark_attributes,
-        marked=_marked,
+        marked=_marked_html,
     )
     return environment
 
 
 def mark_attributes(*texts: str | Mark) -> Markup:
-    """Return the marks of texts as ``data-`` attributes of an HTML element; several values of one field are separated
-    by bars."""
+    """Return the marks of texts (machine-readable statements on a model) as ``data-`` attributes of an HTML element;
+    several values of one field are joined by "|"."""
     marks = list(dict.fromkeys(
         mark for text in texts for mark in ((text,) if isinstance(text, Mark) else marks_of(text))
     ))  # fmt: skip
@@ -51,16 +51,16 @@ def mark_attributes(*texts: str | Mark) -> Markup:
     return Markup("").join(Markup(' data-{}="{}"').format(name, "|".join(values)) for name, values in fields)
 
 
-def _marked(sentences: Iterable[str]) -> Markup:
-    """Return the sentences as HTML, those with marks as elements of their own."""
+def _marked_html(sentences: Iterable[str]) -> Markup:
+    """Return sentences as HTML, each one with marks in a ``span`` that has them as attributes."""
     span = Markup("<span{}>{}</span>")
     parts = [span.format(mark_attributes(text), str(text)) if marks_of(text) else escape(text) for text in sentences]
     return Markup(" ").join(parts)
 
 
 @cache
-def _compiled() -> jinja2.BytecodeCache:
-    """Return the cache of compiled templates of this process."""
+def _bytecode_cache() -> jinja2.BytecodeCache:
+    """Return this process's cache of compiled Jinja templates."""
     import jinja2
     from jinja2.bccache import Bucket
 
@@ -69,9 +69,11 @@ def _compiled() -> jinja2.BytecodeCache:
             self.codes: dict[tuple[str, str], object] = {}
 
         def load_bytecode(self, bucket: Bucket) -> None:
+            """Fill the bucket with the cached code of its template, if any."""
             bucket.code = self.codes.get((bucket.key, bucket.checksum))  # type: ignore[assignment]
 
         def dump_bytecode(self, bucket: Bucket) -> None:
+            """Cache the code of the bucket's template."""
             self.codes[bucket.key, bucket.checksum] = bucket.code
 
     return Compiled()

@@ -53,7 +53,7 @@ def epoch_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[st
         return []
     limits = {slug: _limits(models, measure, chance) for slug, chance, measure in MEASURES}
     return [
-        _panel(group, recipes[group], row, limits[row[0]], t)
+        _draw_panel(group, recipes[group], row, limits[row[0]], t)
         for group in groups
         for row in MEASURES
         if limits[row[0]] is not None
@@ -79,13 +79,14 @@ def _limits(models: Sequence[ModelEvidence], measure: Measure, chance: float | N
     return float(ends.min()) - room, float(ends.max()) + room
 
 
-def _panel(
+def _draw_panel(
     group: Group,
     recipes: dict[str, list[ModelEvidence]],
     row: tuple[str, float | None, Measure],
     limits: tuple[float, float] | None,
     t: Texts,
 ) -> str:
+    """Return one panel of a measure against epochs, a line for each recipe, as inline SVG."""
     slug, chance, measure = row
     title = t(f"plots.epochs.{slug}.title")
     figure, axis = new_panel(group.short_title(t, title, lines=True), width=3.7)

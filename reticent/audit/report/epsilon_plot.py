@@ -48,12 +48,12 @@ def epsilon_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[
     panels = []
     for group in groups_of(models):
         last = last_of(models, group)
-        if arms := _arms(last):
-            panels += [_panel(group, last, arms, slug, measure, t) for slug, measure in MEASURES]
+        if arms := _private_arms(last):
+            panels += [_draw_panel(group, last, arms, slug, measure, t) for slug, measure in MEASURES]
     return panels
 
 
-def _arms(models: Sequence[ModelEvidence]) -> Arms:
+def _private_arms(models: Sequence[ModelEvidence]) -> Arms:
     """Return the private trainings by recipe, ascending by epsilon, of recipes with at least two epsilons."""
     found: Arms = {}
     for model in models:
@@ -67,7 +67,8 @@ def _arms(models: Sequence[ModelEvidence]) -> Arms:
     }
 
 
-def _panel(group: Group, last: Sequence[ModelEvidence], arms: Arms, slug: str, measure: Measure, t: Texts) -> str:
+def _draw_panel(group: Group, last: Sequence[ModelEvidence], arms: Arms, slug: str, measure: Measure, t: Texts) -> str:
+    """Return one panel of a measure against epsilon, a line for each private recipe, as inline SVG."""
     title = t(f"plots.epochs.{slug}.title")
     figure, axis = new_panel(group.short_title(t, title, lines=True))
     said = []

@@ -109,7 +109,8 @@ STYLE: Any = {
 
 
 def family(recipe: str) -> str:
-    """Return the family of a recipe, a key of `LOOKS`; for a classifier or a tagger, that of its starting model."""
+    """Return the family of a recipe, a key of `LOOKS`, by its name; a classifier or a tagger has that of its starting
+    model."""
     recipe = recipe.rpartition("/")[2]
     if recipe == "base":
         return "base"
@@ -131,7 +132,7 @@ def family(recipe: str) -> str:
 
 
 def look_of(recipe: str) -> Look:
-    """Return the look of a recipe."""
+    """Return the plot style of a recipe: colours, marker and line."""
     return LOOKS[family(recipe)]
 
 
@@ -148,10 +149,11 @@ def key(recipe: str) -> str:
 
 
 def styled(draw: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a drawing function to run under the house style, with matplotlib's settings restored afterwards."""
+    """Decorate a drawing function to run with the report's matplotlib settings, which are restored afterwards."""
 
     @wraps(draw)
     def styled(*args: P.args, **kwargs: P.kwargs) -> T:
+        """Call ``draw`` with the report's matplotlib settings."""
         import matplotlib as mpl
 
         with mpl.rc_context(STYLE):
@@ -213,12 +215,14 @@ def _localise_ticks(figure: Any, t: Texts) -> None:
             self.english = english
 
         def format_ticks(self, values: Any) -> list[str]:
+            """Return the tick labels with the separators of the language."""
             return [t.plain(text) for text in self.english.format_ticks(values)]
 
         def __call__(self, value: float, at: int | None = None) -> str:
             return t.plain(self.english(value, at))
 
         def get_offset(self) -> str:
+            """Return the offset text of the English formatter."""
             return str(self.english.get_offset())
 
     for axis in figure.axes:
@@ -229,11 +233,12 @@ def _localise_ticks(figure: Any, t: Texts) -> None:
 
 
 def _shorten_numbers(match: re.Match[str]) -> str:
+    """Return the matched text with its numbers rounded to two decimals, so that an SVG path is shorter."""
     return re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}".rstrip("0").rstrip("."), match[0])
 
 
 def printable(text: str) -> str:
-    """Return a name from the evidence fit to be drawn: printable, and at most 20 characters."""
+    """Return a name as text that can be drawn: printable characters only, 20 at most."""
     shown = "".join(c for c in text if c.isprintable())
     return shown if len(shown) <= 20 else shown[:19] + "…"
 
@@ -257,7 +262,7 @@ def whiskers(value: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray
 
 
 def say(estimate: Estimate | None, t: Texts = ENGLISH) -> str:
-    """Return an estimate with its interval, for an alternative text."""
+    """Return an estimate with its interval in words, for an alternative text."""
     if estimate is None or estimate.value is None:
         return t("common.not_measured")
     if estimate.low is None or estimate.high is None:
@@ -267,7 +272,8 @@ def say(estimate: Estimate | None, t: Texts = ENGLISH) -> str:
 
 
 def say_value(estimate: Estimate, t: Texts = ENGLISH) -> str:
-    """Return the value of an estimate for an alternative text; of a bound, on which side the number lies."""
+    """Return an estimate's value in words, for an alternative text; a bound says on which side of it the number
+    lies."""
     shown = _two_digits(estimate.value or 0.0, t)
     if estimate.bound == "above":
         return t("common.above_value", value=shown)
@@ -284,21 +290,21 @@ def alt_text(t: Texts, title: str, parts: Iterable[str]) -> str:
 
 
 def dodge(number: int, of: int, step: float) -> float:
-    """Return the offset of mark ``number`` of ``of`` marks that would otherwise overlap."""
+    """Return the horizontal offset of the ``number``-th of ``of`` plot markers, centred on 0, so that they do not
+    overlap."""
     return (number - (of - 1) / 2) * step
 
 
 def faces_of(estimates: Sequence[Estimate], shade: str) -> list[str]:
-    """Return the fill colour of each mark: hollow where the number is only a bound, because few people or identifiers
-    are behind it."""
+    """Return the fill colour of each plot marker: hollow for a number that is only a bound."""
     return [PAPER if estimate.bound else shade for estimate in estimates]
 
 
 def curve(
     axis: Any, rows: Sequence[tuple[float, Estimate]], recipe: str, *, factor: float = 1.0, shift: float = 0.0
 ) -> None:
-    """Draw a recipe's line with the interval of each point; a band is the range over its trainings with other seeds.
-    ``factor`` and ``shift`` move the marks of several recipes apart."""
+    """Draw a recipe's line with an interval at each point and, as a band, the range over its trainings with other
+    seeds. ``factor`` and ``shift`` move the markers of several recipes apart."""
     look = look_of(recipe)
     x = np.array([row[0] for row in rows]) * factor + shift
     value, low, high = spread(row[1] for row in rows)

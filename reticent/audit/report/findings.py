@@ -77,30 +77,36 @@ class Outcomes:
         self._rows = {(row.model, row.objective, row.recipe): row for row in risks.rows}
 
     def row(self, model: ModelEvidence) -> ModelRisks | None:
+        """Return the verdict on a model; None if it was not judged."""
         return self._rows.get((model.model, model.objective, model.recipe))
 
     def results(self, model: ModelEvidence) -> dict[str, RiskResult]:
+        """Return risk -> result of a model; empty if it was not judged."""
         row = self.row(model)
         return {result.risk: result for result in row.results} if row else {}
 
     def is_found(self, model: ModelEvidence, risk: str) -> bool:
-        """Whether an attack found anything for this risk, above or below the threshold."""
+        """Return whether an attack measurably found something for this risk of a model, above or below the
+        threshold."""
         result = self.results(model).get(risk)
         return result is not None and is_found(result)
 
     def is_any_found(self, model: ModelEvidence) -> bool:
+        """Return whether an attack measurably found something for any risk of a model."""
         return any(map(is_found, self.results(model).values()))
 
     def outcome(self, model: ModelEvidence, risk: str) -> str:
+        """Return the outcome of this risk of a model; `NOT_SHOWN` if it was not judged."""
         result = self.results(model).get(risk)
         return result.outcome if result else NOT_SHOWN
 
     def found_marks(self, rows: Iterable[Named], risk: str) -> list[Mark]:
-        """Return the marks of a sentence on whether something was found."""
+        """Return machine-readable marks, one for each model, of a sentence on whether anything was found for a risk."""
         return [found_mark(row, self.results(m)[risk]) for _, m in rows if (row := self.row(m))]
 
     def marks(self, rows: Iterable[Named], risk: str) -> list[Mark]:
-        """Return the marks of a sentence on the outcome against the threshold."""
+        """Return machine-readable marks, one for each model, of a sentence on a risk's outcome against its
+        threshold."""
         return [risk_mark(row, self.results(m)[risk]) for _, m in rows if (row := self.row(m))]
 
 
@@ -120,22 +126,22 @@ def plain_findings(audit: AuditEvidence, t: Texts = ENGLISH) -> Findings:
     sides = {g: {r: entries[-1] for r, entries in recipes.items()} for g, recipes in checkpoints.items()}
     found = [(t("findings.the_documents"), [_corpus_sentence(audit.corpus, t)])]
     outcomes = Outcomes(audit.risks or judge_risks(audit))
-    found += [(g.models_title(t), list(_found(g, last, outcomes, t))) for g, last in sides.items()]
-    sure = [_individuals_sentence(audit, t), *_list_sentence(audit, t), *_seeds_sentence(models, outcomes, t)]
+    found += [(g.models_title(t), list(_model_sentences(g, last, outcomes, t))) for g, last in sides.items()]
+    sure = [_individuals_sentence(audit, t), *_list_sentence(audit, t), *_seed_sentences(models, outcomes, t)]
     for group, last in sides.items():
-        sure += _controls(group, last, outcomes, audit, t)
-    ledgers = _ledgers(checkpoints, t)
-    sure += [*_checked(ledgers, t), *_guaranteed(checkpoints, t), *drawn(models, t)]
+        sure += _control_sentences(group, last, outcomes, audit, t)
+    ledgers = _last_ledgers(checkpoints, t)
+    sure += [*_ledger_sentence(ledgers, t), *_guarantee_sentences(checkpoints, t), *drawn(models, t)]
     then = [*broken(ledgers, t), *decisions(sides, checkpoints, outcomes, audit, t), *better_audit(audit, t)]
-    short = [*_gates(audit.verdict, t), *_canaries(audit, t), *_short(sides, outcomes, t)]
+    short = [*_gate_sentence(audit.verdict, t), *_canary_sentence(audit, t), *_short_answer(sides, outcomes, t)]
     return Findings(short, found, sure, then)
 
 
 # ---------------------------------------------------------------- results
 
 
-def _gates(verdict: Verdict | None, t: Texts) -> Iterable[str]:
-    """Yield a sentence with the outcomes of the job's gates."""
+def _gate_sentence(verdict: Verdict | None, t: Texts) -> Iterable[str]:
+    """Yield a sentence with the number of gates that passed, failed or were undecided."""
     outcomes = [row.outcome for row in verdict.results] if verdict else []
     counts = {FAIL: "findings.gates_failed", NO_POWER: "findings.gates_undecided", PASS: "findings.gates_passed"}
     if outcomes:
@@ -143,33 +149,35 @@ def _gates(verdict: Verdict | None, t: Texts) -> Iterable[str]:
         yield t("findings.gates", count=len(outcomes), outcomes=t.listed(said))
 
 
-def _canaries(audit: AuditEvidence, t: Texts) -> Iterable[str]:
+def _canary_sentence(audit: AuditEvidence, t: Texts) -> Iterable[str]:
+    """Yield a sentence that the models were trained on canaries too, if they were."""
     if audit.extraction and audit.extraction.has_canaries:
         yield t("findings.these_models_were_trained_on_made_up_secrets")
 
 
-def _short(sides: dict[Group, dict[str, ModelEvidence]], outcomes: Outcomes, t: Texts) -> Iterable[str]:
-    """Yield the sentences of the short answer, by the judged risks."""
+def _short_answer(sides: dict[Group, dict[str, ModelEvidence]], outcomes: Outcomes, t: Texts) -> Iterable[str]:
+    """Yield the sentences of the short answer: models with broken training, learned identifiers, and revealed
+    membership."""
     trained = [(g.called(r, t), m) for g, last in sides.items() for r, m in last.items() if r != "base"]
     broken = [(r, m) for r, m in trained if broken_rule(m)]
     if broken:
         yield Marked(
-            t("findings.training_broke_its_own_rule_for_names", names=_names(broken, t)),
-            *_marks(broken, *RULE, "broken"),
+            t("findings.training_broke_its_own_rule_for_names", names=_join_names(broken, t)),
+            *_marks_of_models(broken, *RULE, "broken"),
         )
     leaky = [(r, m) for r, m in trained if outcomes.is_found(m, "emission")]
-    silent = [g.kind(t) for g, last in sides.items() if not _loud(g, last, outcomes)]
+    silent = [g.kind(t) for g, last in sides.items() if not _positive_control_found(g, last, outcomes)]
     if leaky:
         some = [(r, m) for r, m in leaky if outcomes.outcome(m, "emission") == WITHIN]
-        names, marks = _names(leaky, t), outcomes.found_marks(leaky, "emission")
+        names, marks = _join_names(leaky, t), outcomes.found_marks(leaky, "emission")
         if some:
-            text = t("findings.leaky_some", count=len(leaky), names=names, some=_names(some, t))
+            text = t("findings.leaky_some", count=len(leaky), names=names, some=_join_names(some, t))
             yield Marked(text, *marks, *outcomes.marks(some, "emission"))
         else:
             yield Marked(t("findings.leaky", count=len(leaky), names=names), *marks)
         unsure = [(r, m) for r, m in leaky if outcomes.outcome(m, "emission") == NOT_SHOWN]
         if unsure:
-            text = t("findings.leaky_open", count=len(unsure), names=_names(unsure, t))
+            text = t("findings.leaky_open", count=len(unsure), names=_join_names(unsure, t))
             yield Marked(text, *outcomes.marks(unsure, "emission"))
     if len(leaky) < len(trained):
         quiet = outcomes.found_marks([row for row in trained if row not in leaky], "emission")
@@ -182,7 +190,7 @@ def _short(sides: dict[Group, dict[str, ModelEvidence]], outcomes: Outcomes, t: 
         known = {"risk": t.evidence(RISKS[risk].title)}
         told = [(r, m) for r, m in trained if outcomes.is_found(m, risk)]
         if told:
-            text = t("findings.who_was_in_the_data_is_distinguishable", names=_names(told, t), **known)
+            text = t("findings.who_was_in_the_data_is_distinguishable", names=_join_names(told, t), **known)
             yield Marked(text, *outcomes.found_marks(told, risk))
     attacked = [(r, m) for r, m in trained if strongest_attack(m)]
     if attacked and not any(outcomes.is_found(m, risk) for risk in MEMBERSHIP for _, m in trained):
@@ -191,22 +199,26 @@ def _short(sides: dict[Group, dict[str, ModelEvidence]], outcomes: Outcomes, t: 
         key = "findings.nobody_distinguishable_but" if weak else "findings.nobody_distinguishable"
         text = t(key, names=t.listed(weak), **known) if weak else t(key, **known)
         yield Marked(text, *outcomes.found_marks(attacked, "individual"))
-    unsaid = [(r, m) for r, m in trained if _is_unsaid(m, outcomes)]
+    unsaid = [(r, m) for r, m in trained if _is_unjudgeable(m, outcomes)]
     if unsaid:
         text = "findings.who_was_in_the_data_of_names_was"
-        yield Marked(t(text, names=_names(unsaid, t)), *_marks(unsaid, "individual", "every attack", NOT_MEASURED))
+        yield Marked(
+            t(text, names=_join_names(unsaid, t)), *_marks_of_models(unsaid, "individual", "every attack", NOT_MEASURED)
+        )
 
 
-def _is_unsaid(model: ModelEvidence, outcomes: Outcomes) -> bool:
-    """Whether membership cannot be judged because the two sides differ without the model."""
+def _is_unjudgeable(model: ModelEvidence, outcomes: Outcomes) -> bool:
+    """Return whether membership cannot be judged because the two sides differ without the model."""
     return only_invalid(model) and not outcomes.is_found(model, "individual")
 
 
-def _names(rows: Iterable[tuple[str, ModelEvidence]], t: Texts) -> str:
+def _join_names(rows: Iterable[tuple[str, ModelEvidence]], t: Texts) -> str:
+    """Return the models' names as a list in words."""
     return t.listed([name for name, _ in rows])
 
 
 def _corpus_sentence(corpus: CorpusEvidence, t: Texts) -> str:
+    """Return the sentence with the shares of identifying words, distinct and occurring."""
     return t(
         "findings.identifying_words",
         count=corpus.k - 1,
@@ -216,20 +228,27 @@ def _corpus_sentence(corpus: CorpusEvidence, t: Texts) -> str:
     )
 
 
-def _found(group: Group, last: dict[str, ModelEvidence], outcomes: Outcomes, t: Texts) -> Iterable[str]:
+def _model_sentences(group: Group, last: dict[str, ModelEvidence], outcomes: Outcomes, t: Texts) -> Iterable[str]:
+    """Yield, for each trained model of a group, the sentences on what it predicts, how useful it is and whether it
+    reveals its members."""
     plain = last.get(group.objective)
     trained = {r: m for r, m in last.items() if r != "base"}
     for recipe, model in trained.items():
         about = about_recipe(recipe, t)
         known = {"recipe": recipe, "epochs": model.epoch}
         twin = None if model is plain else plain
-        predicts = f"{_predicts(model, t)}{_compared(model, twin, t)}"
+        predicts = f"{_predicted_phrase(model, t)}{_compared(model, twin, t)}"
         text = (
             t("findings.recipe_about_epochs_epochs_predicts", **known, about=about, predicts=predicts)
             if about
             else t("findings.recipe_epochs_epochs_predicts", **known, predicts=predicts)
         )
-        sentences = [text, *_against_heldout(model, t), *_otherwise(model, outcomes, t), *_useful(model, twin, t)]
+        sentences = [
+            text,
+            *_excess_sentence(model, t),
+            *_other_emission(model, outcomes, t),
+            *_utility_sentence(model, twin, t),
+        ]
         yield Marked(" ".join(sentences), *outcomes.found_marks([("", model)], "emission"))
     for risk in MEMBERSHIP:
         known = {"risk": t.evidence(RISKS[risk].title)}
@@ -239,31 +258,33 @@ def _found(group: Group, last: dict[str, ModelEvidence], outcomes: Outcomes, t: 
             text = t("findings.who_took_part_is_distinguishable_better_than", models=t.apart(said), **known)
             yield Marked(text, *outcomes.found_marks(told, risk))
         rows = [
-            (m, t("findings.recipe_area_without_power", recipe=r, area=_area(a, t))
-             if without_power(m) else f"{r} {_area(a, t)}")
+            (m, t("findings.recipe_area_without_power", recipe=r, area=_auc_in_words(a, t))
+             if without_power(m) else f"{r} {_auc_in_words(a, t)}")
             for r, m in trained.items()
             if risk == "individual" and not outcomes.is_found(m, risk) and (a := strongest_attack(m))
         ]  # fmt: skip
         if rows:
             text = t("findings.who_took_part_is_not_measurably", models=t.apart(said for _, said in rows), **known)
             yield Marked(text, *outcomes.found_marks([("", m) for m, _ in rows], risk))
-    unsaid = [(r, m) for r, m in trained.items() if _is_unsaid(m, outcomes)]
+    unsaid = [(r, m) for r, m in trained.items() if _is_unjudgeable(m, outcomes)]
     if unsaid:
         text = "findings.who_took_part_nothing_can_be_said_of"
-        yield Marked(t(text, names=_names(unsaid, t)), *_marks(unsaid, "individual", "every attack", NOT_MEASURED))
+        yield Marked(
+            t(text, names=_join_names(unsaid, t)), *_marks_of_models(unsaid, "individual", "every attack", NOT_MEASURED)
+        )
 
 
 def _by_best_attack(recipe: str, model: ModelEvidence, outcomes: Outcomes, risk: str, t: Texts) -> str:
-    """Return a model's name with the number that reveals its members: the best attack on whole texts, else the surest
-    number."""
+    """Return the model's name with the number that reveals its members: the best attack on whole texts, else the most
+    certain number."""
     best = strongest_attack(model)
     if risk == "individual" and best and is_over_chance(best[1]):
-        return f"{recipe} {_area(best, t)}"
+        return f"{recipe} {_auc_in_words(best, t)}"
     return _by_number(recipe, outcomes.results(model)[risk], t)
 
 
 def _by_number(recipe: str, result: RiskResult, t: Texts) -> str:
-    """Return a model's name with the number that was found most surely, or that decided the risk."""
+    """Return the model's name with the number of this risk that was found most certainly, else the one that decided."""
     found = (result.found, result.found_estimate, result.found_at_most)
     what, estimate, own = found if result.found else (result.what, result.estimate, result.number_at_most)
     if what is None:
@@ -272,14 +293,14 @@ def _by_number(recipe: str, result: RiskResult, t: Texts) -> str:
     return t("findings.told_by_number", recipe=recipe, number=number_in_words(what, t), value=value)
 
 
-def _otherwise(model: ModelEvidence, outcomes: Outcomes, t: Texts) -> Iterable[str]:
-    """Yield a sentence on what another test of emission found, if the one already described found nothing."""
+def _other_emission(model: ModelEvidence, outcomes: Outcomes, t: Texts) -> Iterable[str]:
+    """Yield a sentence on identifiers found by another test, if the excess over held-out individuals found none."""
     result = outcomes.results(model).get("emission")
     if result and result.found and not leaks_more(model):
         yield t("findings.found_otherwise", number=number_in_words(result.found, t))
 
 
-def _area(attack: tuple[str, Estimate], t: Texts) -> str:
+def _auc_in_words(attack: tuple[str, Estimate], t: Texts) -> str:
     """Return an attack's AUC with its interval and name, in words."""
     name, auc = attack
     return t(
@@ -287,7 +308,8 @@ def _area(attack: tuple[str, Estimate], t: Texts) -> str:
     )
 
 
-def _predicts(model: ModelEvidence, t: Texts) -> str:
+def _predicted_phrase(model: ModelEvidence, t: Texts) -> str:
+    """Return the phrase with how many of its members' identifiers a model predicts."""
     part = model.privacy["both"]
     total, leaked = part.num_identifiers, part.num_leaked
     if not total or not has_value(part.types):
@@ -311,6 +333,8 @@ def _predicts(model: ModelEvidence, t: Texts) -> str:
 
 
 def _compared(model: ModelEvidence, plain: ModelEvidence | None, t: Texts) -> str:
+    """Return the phrase that compares a model's predicted identifiers with the unprotected twin's; empty without a
+    twin."""
     if plain is None:
         return ""
     own, other = model.privacy["both"].types, plain.privacy["both"].types
@@ -323,7 +347,9 @@ def _compared(model: ModelEvidence, plain: ModelEvidence | None, t: Texts) -> st
     return t("findings.not_measurably_fewer_than_recipe", recipe=plain.recipe)
 
 
-def _against_heldout(model: ModelEvidence, t: Texts) -> Iterable[str]:
+def _excess_sentence(model: ModelEvidence, t: Texts) -> Iterable[str]:
+    """Yield the sentence on how much more often a model predicts members' identifiers than those of held-out
+    individuals."""
     excess = excess_of(model)
     if excess is None or model.privacy["both"].num_leaked == 0:
         return
@@ -345,7 +371,8 @@ def _against_heldout(model: ModelEvidence, t: Texts) -> Iterable[str]:
         )
 
 
-def _useful(model: ModelEvidence, plain: ModelEvidence | None, t: Texts) -> Iterable[str]:
+def _utility_sentence(model: ModelEvidence, plain: ModelEvidence | None, t: Texts) -> Iterable[str]:
+    """Yield the sentence with the model's accuracy on held-out individuals, next to its twin's."""
     own = utility_of(model)
     if own is None:
         return
@@ -363,6 +390,7 @@ def _useful(model: ModelEvidence, plain: ModelEvidence | None, t: Texts) -> Iter
 
 
 def _individuals_sentence(audit: AuditEvidence, t: Texts) -> str:
+    """Return the sentence with the numbers of members and of held-out individuals."""
     individuals = audit.corpus.num_individuals
     return t(
         "findings.asked_about_members_people_who_were_trained",
@@ -372,13 +400,13 @@ def _individuals_sentence(audit: AuditEvidence, t: Texts) -> str:
 
 
 def _list_sentence(audit: AuditEvidence, t: Texts) -> Iterable[str]:
-    """Yield a sentence on the source of the list of members, for a model that was trained elsewhere."""
+    """Yield the sentence on where the list of members comes from, for a model that was trained elsewhere."""
     if (subject := subject_of(audit)) is not None:
         yield t("facts.where_the_list_comes_from", statement=subject.get("statement"))
 
 
-def _seeds_sentence(models: Sequence[ModelEvidence], outcomes: Outcomes, t: Texts) -> Iterable[str]:
-    """Yield sentences on the differences between trainings of one recipe, with the largest range of Privacy."""
+def _seed_sentences(models: Sequence[ModelEvidence], outcomes: Outcomes, t: Texts) -> Iterable[str]:
+    """Yield sentences on how trainings of one recipe with different seeds differ, with the largest range of Privacy."""
     seeds = num_seeds(models)
     if seeds == 1:
         return
@@ -399,15 +427,15 @@ def _seeds_sentence(models: Sequence[ModelEvidence], outcomes: Outcomes, t: Text
         yield Marked(text, *outcomes.found_marks([("", model)], "emission"))
 
 
-def _loud(group: Group, last: dict[str, ModelEvidence], outcomes: Outcomes) -> bool:
-    """Whether the audit finds learned identifiers in the unprotected model (the positive control)."""
+def _positive_control_found(group: Group, last: dict[str, ModelEvidence], outcomes: Outcomes) -> bool:
+    """Return whether learned identifiers are found in the unprotected model, as they should be."""
     return group.objective in last and outcomes.is_found(last[group.objective], "emission")
 
 
-def _controls(
+def _control_sentences(
     group: Group, last: dict[str, ModelEvidence], outcomes: Outcomes, audit: AuditEvidence, t: Texts
 ) -> Iterable[str]:
-    """Yield sentences on the positive control (the unprotected twin) and the negative one (the base model)."""
+    """Yield sentences on the positive control (the unprotected twin) and the negative control (the base model)."""
     kind, objective = group.kind(t), group.objective
     if objective not in last and not all(protects(m, audit) for m in last.values()):
         yield t(
@@ -421,7 +449,7 @@ def _controls(
             kind=kind,
         )
     else:
-        loud = _loud(group, last, outcomes)
+        loud = _positive_control_found(group, last, outcomes)
         text = "findings.for_kind_models_the_audit_can_find_learned" if loud else (
             "findings.even_in_the_unprotected_kind_model_recipe_no"
         )  # fmt: skip
@@ -430,14 +458,14 @@ def _controls(
     if learned_little(last):
         text = t("findings.no_kind_model_gets_share_of_ordinary_words", kind=kind,
                  share=percent(LITTLE, t))  # fmt: skip
-        yield Marked(text, *_marks([("", m) for m in last.values()], *UTILITY, NOT_FOUND))
+        yield Marked(text, *_marks_of_models([("", m) for m in last.values()], *UTILITY, NOT_FOUND))
     if base := last.get("base"):
         yield from _negative_control(base, kind, t)
 
 
 def _negative_control(base: ModelEvidence, kind: str, t: Texts) -> Iterable[str]:
-    """Yield sentences on whether the two sides are distinguishable without training: by words alone, or by the base
-    model."""
+    """Yield sentences on whether members and others can be distinguished without training: by words alone, or by the
+    base model."""
     attack = strongest_attack(base, even_invalid=True)
     if base.blind and has_value(base.blind.auc) and not holds_chance(base.blind.auc):
         yield t(
@@ -451,26 +479,26 @@ def _negative_control(base: ModelEvidence, kind: str, t: Texts) -> Iterable[str]
         text = t(
             "findings.caution_even_the_kind_base_model_which_saw",
             kind=kind,
-            area=_area(told, t),
+            area=_auc_in_words(told, t),
         )
-        yield Marked(text, *_marks([("", base)], "individual", f"attack {told[0]}", FOUND))
+        yield Marked(text, *_marks_of_models([("", base)], "individual", f"attack {told[0]}", FOUND))
     elif attack is not None:
         text = t(
             "findings.the_kind_base_model_which_saw_nobody_finds",
             kind=kind,
             interval=interval_of(attack[1], t),
         )
-        yield Marked(text, *_marks([("", base)], "individual", f"attack {attack[0]}", NOT_FOUND))
+        yield Marked(text, *_marks_of_models([("", base)], "individual", f"attack {attack[0]}", NOT_FOUND))
 
 
-def _ledgers(checkpoints: dict[Group, Checkpoints], t: Texts) -> Ledgers:
-    """Return (name, model, ledger) of the last checkpoints with a ledger of their prediction targets."""
+def _last_ledgers(checkpoints: dict[Group, Checkpoints], t: Texts) -> Ledgers:
+    """Return (name, model, ledger of its prediction targets) of each last checkpoint that has a ledger."""
     last = [(g.called(r, t), entries[-1]) for g, recipes in checkpoints.items() for r, entries in recipes.items()]
     return [(name, model, model.ledger) for name, model in last if model.ledger]
 
 
-def _checked(ledgers: Ledgers, t: Texts) -> Iterable[str]:
-    """Yield a sentence with the number of checked prediction targets, a full count without an interval."""
+def _ledger_sentence(ledgers: Ledgers, t: Texts) -> Iterable[str]:
+    """Yield a sentence with the number of prediction targets that were checked to be unprotected."""
     kept = [row for row in ledgers if row[2].protected and not row[2].violations]
     if kept:
         counts = [
@@ -478,10 +506,10 @@ def _checked(ledgers: Ledgers, t: Texts) -> Iterable[str]:
         ]
         text = t("findings.training_targets_that_were_protected_counts",
                  counts=t.listed(counts))  # fmt: skip
-        yield Marked(text, *_marks([("", m) for _, m, _ in kept], *RULE, "kept"))
+        yield Marked(text, *_marks_of_models([("", m) for _, m, _ in kept], *RULE, "kept"))
 
 
-def _guaranteed(checkpoints: dict[Group, Checkpoints], t: Texts) -> Iterable[str]:
+def _guarantee_sentences(checkpoints: dict[Group, Checkpoints], t: Texts) -> Iterable[str]:
     """Yield a sentence on the differential-privacy guarantee of each private model, which bounds any attack."""
     private = []
     for group, recipes in checkpoints.items():
@@ -500,12 +528,12 @@ def _guaranteed(checkpoints: dict[Group, Checkpoints], t: Texts) -> Iterable[str
                         for epoch, epsilon in spent
                     ]
                     text += " " + t("findings.epsilon_so_far", each=t.listed(each))
-                yield Marked(text, *_marks([("", entry)], *GUARANTEE, "bound"))
+                yield Marked(text, *_marks_of_models([("", entry)], *GUARANTEE, "bound"))
     yield from charged_together(private, t)
 
 
 def charged_together(models: Sequence[ModelEvidence], t: Texts) -> Iterable[str]:
-    """Yield a sentence on the joint epsilon of several private trainings on the same documents, if their privacy unit
+    """Yield a sentence with the joint epsilon of several private trainings on the same documents, if their privacy unit
     is the same."""
     costs = []
     for model in models:
@@ -514,11 +542,12 @@ def charged_together(models: Sequence[ModelEvidence], t: Texts) -> Iterable[str]
             costs += [cost] * (model.num_trainings or 1)
     if len(costs) > 1 and (total := together(costs)) is not None:
         text = t("common.charged_together", n=len(costs), total=t.evidence(str(total)))
-        yield Marked(text, *_marks([("", model) for model in models], *GUARANTEE, "bound"))
+        yield Marked(text, *_marks_of_models([("", model) for model in models], *GUARANTEE, "bound"))
 
 
 def said_of_epsilon(guarantee: str, t: Texts) -> str:
-    """Return sentences that explain an epsilon in words, or say that it protects nobody; empty without one."""
+    """Return sentences that explain a guarantee's epsilon in words, or say that it protects nobody; empty without an
+    epsilon."""
     shown = shown_in(guarantee)
     if shown is None:
         return ""
@@ -534,7 +563,8 @@ def said_of_epsilon(guarantee: str, t: Texts) -> str:
 
 
 def drawn(models: Iterable[ModelEvidence], t: Texts) -> Iterable[str]:
-    """Yield a sentence for each base model with weights that were not pre-trained, and each encoder without a head."""
+    """Yield a sentence for each base model with randomly initialised weights, and for each encoder without a prediction
+    head."""
     for model in models:
         if model.num_drawn:
             said = "common.drawn" if model.recipe == "base" else "common.headless"
@@ -545,6 +575,7 @@ def drawn(models: Iterable[ModelEvidence], t: Texts) -> Iterable[str]:
 
 
 def broken(ledgers: Ledgers, t: Texts) -> Iterable[str]:
+    """Yield a sentence for each model that was trained on protected targets."""
     for name, model, ledger in ledgers:
         if ledger.violations:
             text = t(
@@ -553,11 +584,11 @@ def broken(ledgers: Ledgers, t: Texts) -> Iterable[str]:
                 violations=t.count(ledger.violations),
                 targets=t.count(ledger.targets),
             )
-            yield Marked(text, *_marks([(name, model)], *RULE, "broken"))
+            yield Marked(text, *_marks_of_models([(name, model)], *RULE, "broken"))
 
 
 def protects(model: ModelEvidence, audit: AuditEvidence) -> bool:
-    """Whether anything in a model's training protects anyone."""
+    """Return whether anything in a model's training protects anyone."""
     return not is_unprotected(recipe_of(model.recipe, audit), model)
 
 
@@ -568,7 +599,8 @@ def decisions(
     audit: AuditEvidence,
     t: Texts,
 ) -> Iterable[str]:
-    """Yield the next steps as sentences: models not to share and why, what to change, and what to measure again."""
+    """Yield the recommended next steps as sentences: models not to share and why, what to change, and what to measure
+    again."""
     little = [group for group, last in sides.items() if learned_little(last)]
     trained = [
         (g.called(r, t), m, checkpoints[g][r])
@@ -577,10 +609,10 @@ def decisions(
         if r != "base" and not broken_rule(m)
     ]
     yield from _not_to_share([(r, m) for r, m, _ in trained], outcomes, audit, t)
-    some = [(r, m) for r, m, _ in trained if _has(m, outcomes, WITHIN)]
+    some = [(r, m) for r, m, _ in trained if _has_found_emission(m, outcomes, WITHIN)]
     if some:
         text = "findings.weigh_what_names_learned_of_people_s"
-        yield Marked(t(text, names=_names(some, t)), *outcomes.marks(some, "emission"))
+        yield Marked(t(text, names=_join_names(some, t)), *outcomes.marks(some, "emission"))
     told = [row for row in trained if not outcomes.is_found(row[1], "emission")
             and outcomes.is_found(row[1], "individual")]  # fmt: skip
     unlearned = [(r, m) for r, m, _ in told if any(group.holds(m) for group in little)]
@@ -589,7 +621,7 @@ def decisions(
         ("findings.who_is_in_the_data_of_little", [row for row in told if row[:2] in unlearned]),
     ):
         if rows:
-            better = [s for r, _, own in rows if protects(own[-1], audit) and (s := _earlier(r, own, t))]
+            better = [s for r, _, own in rows if protects(own[-1], audit) and (s := _earlier_checkpoint(r, own, t))]
             text = t(key, names=t.listed([r for r, *_ in rows]))
             marks = outcomes.found_marks([(r, m) for r, m, _ in rows], "individual")
             yield Marked(" ".join([text, *better]), *marks)
@@ -597,36 +629,38 @@ def decisions(
         own = [("", m) for r, m in sides[group].items() if r != "base"]
         gives_away = [risk for risk in RISKS if any(outcomes.is_found(m, risk) for _, m in own)]
         key = "findings.train_on_more_documents" if gives_away else "findings.train_the_kind_models_further_or_on_more"
-        marks = _marks([("", m) for m in sides[group].values()], *UTILITY, NOT_FOUND)
+        marks = _marks_of_models([("", m) for m in sides[group].values()], *UTILITY, NOT_FOUND)
         marks += [mark for risk in gives_away for mark in outcomes.found_marks(own, risk)]
         yield Marked(t(key, kind=group.kind(t)), *marks)
-    unsaid = [(r, m) for r, m, _ in trained if _is_unsaid(m, outcomes)]
+    unsaid = [(r, m) for r, m, _ in trained if _is_unjudgeable(m, outcomes)]
     if unsaid:
         text = t(
             "findings.ask_again_who_was_in_the_data_of",
-            names=_names(unsaid, t),
+            names=_join_names(unsaid, t),
         )
-        yield Marked(text, *_marks(unsaid, "individual", "every attack", NOT_MEASURED))
+        yield Marked(text, *_marks_of_models(unsaid, "individual", "every attack", NOT_MEASURED))
     silent = [(r, m) for r, m, _ in trained if not any(group.holds(m) for group in little)
               and not only_invalid(m) and protects(m, audit) and _is_quiet(m, outcomes)]  # fmt: skip
     found_some = [(r, m) for r, m in silent if is_anything_found(m, audit) or outcomes.is_any_found(m)]
     if found_some:
         text = "findings.some_attacks_found_something_in_names_weigh"
-        yield Marked(t(text, names=_names(found_some, t)), *_marks(found_some, "any", "every attack", FOUND))
+        yield Marked(
+            t(text, names=_join_names(found_some, t)), *_marks_of_models(found_some, "any", "every attack", FOUND)
+        )
     quiet = [row for row in silent if row not in found_some]
     if quiet:
         text = t(
             "findings.against_names_no_attack_of_this_audit",
-            names=_names(quiet, t),
+            names=_join_names(quiet, t),
         )
-        yield Marked(text, *_marks(quiet, "any", "every attack", NOT_FOUND))
+        yield Marked(text, *_marks_of_models(quiet, "any", "every attack", NOT_FOUND))
 
 
 def _not_to_share(trained: list[Named], outcomes: Outcomes, audit: AuditEvidence, t: Texts) -> Iterable[str]:
     """Yield sentences on the models that must not be shared, each with the first reason that applies."""
     said = [(r, m) for r, m in trained if outcomes.outcome(m, "emission") == BEYOND]
     if said:
-        text = t("findings.do_not_share", count=len(said), names=_names(said, t))
+        text = t("findings.do_not_share", count=len(said), names=_join_names(said, t))
         yield Marked(text, *outcomes.marks(said, "emission"))
     for name, model in trained:
         row = outcomes.row(model)
@@ -639,29 +673,30 @@ def _not_to_share(trained: list[Named], outcomes: Outcomes, audit: AuditEvidence
             )
     plain = [(r, m) for r, m in trained if (r, m) not in said and not protects(m, audit)]
     if plain:
-        text = t("findings.do_not_share_unprotected", count=len(plain), names=_names(plain, t))
+        text = t("findings.do_not_share_unprotected", count=len(plain), names=_join_names(plain, t))
         verdicts = [(m, row.outcome if (row := outcomes.row(m)) else NOT_SHOWN) for _, m in plain]
-        yield Marked(text, *(mark for m, outcome in verdicts for mark in _marks([("", m)], "all", "verdict", outcome)))
-    unsure = [(r, m) for r, m in trained if (r, m) not in said + plain and _has(m, outcomes, NOT_SHOWN)]
+        yield Marked(
+            text, *(mark for m, outcome in verdicts for mark in _marks_of_models([("", m)], "all", "verdict", outcome))
+        )
+    unsure = [(r, m) for r, m in trained if (r, m) not in said + plain and _has_found_emission(m, outcomes, NOT_SHOWN)]
     if unsure:
-        text = t("findings.do_not_share_yet", count=len(unsure), names=_names(unsure, t))
+        text = t("findings.do_not_share_yet", count=len(unsure), names=_join_names(unsure, t))
         yield Marked(text, *outcomes.marks(unsure, "emission"))
 
 
-def _has(model: ModelEvidence, outcomes: Outcomes, outcome: str) -> bool:
-    """Whether learned identifiers were found in a model, with this outcome against the threshold."""
+def _has_found_emission(model: ModelEvidence, outcomes: Outcomes, outcome: str) -> bool:
+    """Return whether learned identifiers were found in a model and the risk has this outcome."""
     return outcomes.is_found(model, "emission") and outcomes.outcome(model, "emission") == outcome
 
 
 def _is_quiet(model: ModelEvidence, outcomes: Outcomes) -> bool:
-    """Whether emission is shown to be within its threshold, nothing was found of emission or membership, and no risk is
-    beyond."""
+    """Return whether emission is within its threshold, no emission or membership was found, and no risk is beyond."""
     beyond = any(result.outcome == BEYOND for result in outcomes.results(model).values())
     heard = any(outcomes.is_found(model, risk) for risk in ("emission", "individual"))
     return outcomes.outcome(model, "emission") == WITHIN and not beyond and not heard
 
 
-def _earlier(recipe: str, entries: Sequence[ModelEvidence], t: Texts) -> str:
+def _earlier_checkpoint(recipe: str, entries: Sequence[ModelEvidence], t: Texts) -> str:
     """Return a sentence on the latest earlier checkpoint without measurable leaks or membership; empty without one."""
     for model in reversed(entries[:-1]):
         attack, own, last = strongest_attack(model), utility_of(model), utility_of(entries[-1])
@@ -679,6 +714,8 @@ def _earlier(recipe: str, entries: Sequence[ModelEvidence], t: Texts) -> str:
 
 
 def better_audit(audit: AuditEvidence, t: Texts = ENGLISH) -> Iterable[str]:
+    """Yield sentences on what would make the audit more conclusive: more held-out individuals, more words left to train
+    on."""
     corpus = audit.corpus
     heldout = corpus.num_individuals.heldout
     if any(m.membership for m in audit.models) and (heldout is None or heldout < WANTED_NONMEMBERS):
@@ -694,5 +731,6 @@ def better_audit(audit: AuditEvidence, t: Texts = ENGLISH) -> Iterable[str]:
                 share=percent(used[0], t))  # fmt: skip
 
 
-def _marks(rows: Iterable[Named], risk: str, number: str, outcome: str) -> list[Mark]:
+def _marks_of_models(rows: Iterable[Named], risk: str, number: str, outcome: str) -> list[Mark]:
+    """Return one machine-readable mark for each model."""
     return [Mark(model_name(m.recipe, m.model), risk, number, outcome) for _, m in rows]

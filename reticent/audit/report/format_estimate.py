@@ -31,7 +31,7 @@ def ends(estimate: Estimate | None, digits: int = 3, t: Texts = ENGLISH) -> str:
 
 
 def beside(number: float, threshold: float, t: Texts = ENGLISH) -> str:
-    """Return a number as text with enough digits to differ from its threshold."""
+    """Return a number as text with enough digits to show on which side of its threshold it lies."""
     return t.number(number, digits_beside(threshold, number))
 
 
@@ -45,7 +45,7 @@ def spread_of_trainings(estimate: Estimate | None, t: Texts = ENGLISH) -> str:
 
 
 def leaks(part: Privacy, cell: int, t: Texts = ENGLISH) -> tuple[str, str]:
-    """Return (number of predicted identifiers, the small line under it) as text; a zero has its upper bound."""
+    """Return (number of predicted identifiers, note below it) as table text; a zero comes with its upper bound."""
     total, leaked = part.num_identifiers, part.num_leaked
     if total is None or part.types.value is None:
         return "–", t("numbers.too_few_identifiers") if total != 0 else t("numbers.no_identifiers")
@@ -60,7 +60,7 @@ def leaks(part: Privacy, cell: int, t: Texts = ENGLISH) -> tuple[str, str]:
 
 
 def whole(number: float | None, t: Texts = ENGLISH) -> str:
-    """Return an estimated number of items as text, rounded up: an estimate of less than one is not zero."""
+    """Return an estimated count as text, rounded up so that less than one is not zero; a dash for None."""
     return "–" if number is None else t.count(math.ceil(number - 1e-9))
 
 
@@ -80,16 +80,16 @@ def percent(share: float | None, t: Texts = ENGLISH) -> str:
 
 
 def at_most(part: Privacy, t: Texts = ENGLISH) -> str | None:
-    """Return the upper bound of the leak rate if nothing leaked, in percent, rounded up; None without a bound."""
+    """Return the upper bound of the leak rate as percent text, rounded up; None without a bound."""
     low = part.types.low
     return None if low is None else t.percent(math.ceil(1000 * (1 - low) - 1e-9) / 1000)
 
 
 def interval_of(estimate: Estimate, t: Texts = ENGLISH) -> str:
-    """Return the interval of an estimate in percent, without the sign."""
+    """Return the interval of an estimate as percent text without percent signs."""
     return t.range(points(estimate.low, t), points(estimate.high, t))
 
 
 def points(share: float | None, t: Texts = ENGLISH) -> str:
-    """Return a share, or a difference of shares, in percent and without the percent sign."""
+    """Return a share, or a difference of shares, as percent text without the percent sign; a dash for None."""
     return "–" if share is None else t.number(100 * share, 1)

@@ -73,14 +73,15 @@ def low_cost_panels(models: Sequence[ModelEvidence], f1_of_all: float | None = N
     return panels
 
 
-def _panel_of(group: Group, title: str, note: str, t: Texts) -> tuple[Any, Any, str]:
-    """Return (figure, axes, title in one line) of a narrow panel."""
+def _narrow_panel(group: Group, title: str, note: str, t: Texts) -> tuple[Any, Any, str]:
+    """Return (figure, axes, title in one line) of a new narrow panel."""
     figure, axis = new_panel(group.short_title(t, title, lines=True), note, width=3.7)
     return figure, axis, group.short_title(t, title)
 
 
 def _low_cost_bars(recipes: Recipes, group: Group, note: str, f1_of_all: float | None, t: Texts) -> str:
-    figure, axis, title = _panel_of(group, t("plots.last_checkpoint"), note, t)
+    """Return the panel of low-cost membership's precision, recall and F1 by recipe, as inline SVG."""
+    figure, axis, title = _narrow_panel(group, t("plots.last_checkpoint"), note, t)
     said = []
     if f1_of_all is not None:
         axis.axvline(f1_of_all, color=SOFT, linestyle="--", linewidth=1)
@@ -107,7 +108,8 @@ def _low_cost_bars(recipes: Recipes, group: Group, note: str, f1_of_all: float |
 def _low_cost_epochs(
     recipes: Recipes, group: Group, note: str, f1_of_all: float | None, all_epochs: list[int], t: Texts
 ) -> str:
-    figure, axis, title = _panel_of(group, t("plots.f1_against_epochs"), note, t)
+    """Return the panel of low-cost membership's F1 against epochs, as inline SVG."""
+    figure, axis, title = _narrow_panel(group, t("plots.f1_against_epochs"), note, t)
     trained = {r: [row for row in entries if row[0]] for r, entries in recipes.items()}
     trained = {r: entries for r, entries in trained.items() if entries}
     said = []
@@ -128,7 +130,9 @@ def _low_cost_epochs(
 
 
 def _low_cost_shares(recipes: Recipes, group: Group, note: str, f1_of_all: float | None, t: Texts) -> str:
-    figure, axis, title = _panel_of(group, t("plots.f1_against_knowledge"), note, t)
+    """Return the panel of low-cost membership's F1 against the share of documents that the adversary has, as inline
+    SVG."""
+    figure, axis, title = _narrow_panel(group, t("plots.f1_against_knowledge"), note, t)
     said = []
     if f1_of_all is not None:
         axis.axhline(f1_of_all, color=SOFT, linestyle="--", linewidth=1)
@@ -221,7 +225,8 @@ def precision_panels(models: Sequence[ModelEvidence], attack: str, t: Texts = EN
 
 
 def _recall_and_precision(measured: MeasuredAttack) -> tuple[np.ndarray, np.ndarray]:
-    """Return (recall, precision) at each threshold that at least one individual exceeds, float64."""
+    """Return (recall, precision) for equal numbers of members and others, at each threshold of the ROC curve that
+    someone exceeds; float64."""
     fpr, tpr = (np.array(rates, dtype=float) for rates in (measured.roc.fpr, measured.roc.tpr))
     passed = fpr + tpr > 0
     return tpr[passed], tpr[passed] / (tpr + fpr)[passed]

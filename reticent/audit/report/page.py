@@ -146,8 +146,8 @@ class Label(NamedTuple):
     documents: int | None
 
 
-def _labels(detected: Sequence[Detected]) -> list[Label]:
-    """Return the detector labels with their counts, those with most spans first."""
+def _label_rows(detected: Sequence[Detected]) -> list[Label]:
+    """Return each detector label with its counts by detector, the labels with most spans first."""
     found: dict[str, list[Detected]] = {}
     for row in detected:
         found.setdefault(row.label, []).append(row)
@@ -169,18 +169,19 @@ def _f1_of_all(corpus: CorpusEvidence) -> float | None:
     return None if not members or heldout is None else 2 * members / (2 * members + heldout)
 
 
-def _chance(models: Sequence[ModelEvidence]) -> float | None:
-    """Return the success rate of a random choice among the candidates of an inversion; None without one."""
+def _inversion_chance(models: Sequence[ModelEvidence]) -> float | None:
+    """Return the success rate of guessing at random among the candidates of an inversion; None without one."""
     return next((kind.chance.top1 for kind in _inverted(models) if kind.chance), None)
 
 
 def _inverted(models: Sequence[ModelEvidence]) -> list[InvertedKind]:
+    """Return all inversion results of the models, direct and indirect identifiers."""
     found = [model.inversion for model in models if model.inversion]
     return [kind for one in found for kind in (one.direct, one.indirect) if kind]
 
 
-def _largest_set(corpus: CorpusEvidence) -> UnicityRow | None:
-    """Return the unicity of the largest sets of shared words that all sampled individuals have; None without any."""
+def _largest_unicity(corpus: CorpusEvidence) -> UnicityRow | None:
+    """Return the unicity of the largest number of shared words that all sampled individuals have; None without any."""
     rows = [row for row in corpus.unicity or [] if row.share.value is not None]
     full = [row for row in rows if row.share.n == rows[0].share.n]
     return full[-1] if full else None
@@ -218,7 +219,7 @@ def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
         low_cost=any(model.low_cost for model in models),
         asked_again=any(model.all_occurrences or model.generated or model.over_base for model in models),
         inverted=any(model.inversion for model in models),
-        placed=[kind.in_place for kind in _inverted(models) if kind.in_place], chance=_chance(models),
+        placed=[kind.in_place for kind in _inverted(models) if kind.in_place], chance=_inversion_chance(models),
         in_place=any(part.in_place for model in models for part in model.privacy.values()),
         risks=RISKS, beside=numbers_beside(last), named_sections=shared_objectives(models),
         has_threshold=any(m.threshold for m in models), has_withdrawn=any(m.withdrawn for m in models),
@@ -230,10 +231,10 @@ def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
         likeness=LIKENESS, continued=any(m.generated and m.generated.heldout for m in models),
         unseen=any(part.unseen for model in models for part in model.privacy.values()),
         unshared=any(sides.unshared for model in models for sides in (model.excess or {}).values()),
-        common=_common(models), false_identifiers=_false_identifiers(models),
-        labels=_labels(corpus.detected or ()), num_labels=NUM_LABELS, retention=retention_rows(corpus),
-        settings=list(_flat(audit.settings)), num_settings_withheld=audit.num_settings_withheld,
-        singled_out=_largest_set(corpus), ordinary_utility=ordinary_utility, all_utility=all_utility,
+        common=_common_forms(models), false_identifiers=_false_identifiers(models),
+        labels=_label_rows(corpus.detected or ()), num_labels=NUM_LABELS, retention=retention_rows(corpus),
+        settings=list(_flatten(audit.settings)), num_settings_withheld=audit.num_settings_withheld,
+        singled_out=_largest_unicity(corpus), ordinary_utility=ordinary_utility, all_utility=all_utility,
         loss_auc=loss_auc, together=audit.over_households,
         near_copies=list(near_copies_lines(audit, t)),
         key=figure.key, looks=figure.LOOKS,
@@ -246,19 +247,20 @@ def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
 
 
 def _kind_attacks(models: Sequence[ModelEvidence]) -> list[str]:
-    """Return the attacks by kind of word that were made, in order."""
+    """Return the names of the attacks by kind of word that any model has, in the report's order."""
     found = {name for m in models for kind in (m.by_kind or {}).values() for name in kind.attacks}
     return [name for name in ("loss", "reference", "lira", "lira_textbook") if name in found]
 
 
 def _head_attacks(heads: Sequence[ModelEvidence]) -> list[str]:
-    """Return the attacks on classifiers and taggers that were made, in order."""
+    """Return the names of the attacks that any classifier or tagger has, in the report's order."""
     known = (*HEAD_ATTACKS_WITHOUT_SHADOWS, *HEAD_ATTACKS_BY_SHADOWS)
     return [name for name in known if any(name in head.membership for head in heads)]
 
 
-def _common(models: Sequence[ModelEvidence]) -> list[tuple[str, int]]:
-    """Return (part of the identifiers in words, number of protected surface forms that identify no one)."""
+def _common_forms(models: Sequence[ModelEvidence]) -> list[tuple[str, int]]:
+    """Return (part of the identifiers in words, number of protected surface forms that identify no one), where there
+    are any."""
     first = models[0].privacy if models else {}
     found = ((PARTS[part], own.num_common) for part, own in first.items())
     return [(part, number) for part, number in found if number]
@@ -271,13 +273,13 @@ def _false_identifiers(models: Sequence[ModelEvidence]) -> list[tuple[float, int
     return [(row.share, row.num_false, row.num_identifiers) for row in rows if row.share < 1 and row.num_identifiers]
 
 
-def _flat(settings: object, name: str = "") -> Iterator[tuple[str, str]]:
+def _flatten(settings: object, name: str = "") -> Iterator[tuple[str, str]]:
     """Yield (dotted name, value) of nested settings."""
     if isinstance(settings, list) and any(isinstance(part, dict | list) for part in settings):
         settings = dict(enumerate(settings, start=1))
     if isinstance(settings, Mapping):
         for key, value_ in settings.items():
-            yield from _flat(value_, f"{name}.{key}" if name else str(key))
+            yield from _flatten(value_, f"{name}.{key}" if name else str(key))
     elif isinstance(settings, list):
         yield name, ", ".join(map(str, settings)) or "none"
     else:
@@ -286,6 +288,7 @@ def _flat(settings: object, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _attack_order(name: str) -> tuple[int, str]:
+    """Return the sort key of an attack's name: default attacks first, then alphabetically."""
     return (DEFAULT_ATTACKS.index(name) if name in DEFAULT_ATTACKS else len(DEFAULT_ATTACKS), name)
 
 
@@ -301,7 +304,7 @@ def extraction_html(extraction: Extraction | None, verdict: Verdict | None, cell
         return ""
     models = extraction.models if extraction else []
     with_canaries = [model for model in models if model.canaries]
-    absent = next((_of_absent(model.canaries.num_references) for model in with_canaries if model.canaries), 0.0)
+    absent = next((_chance_exposure(model.canaries.num_references) for model in with_canaries if model.canaries), 0.0)
     return (
         template_environment(t)
         .get_template("extraction_section.html.j2")
@@ -320,9 +323,8 @@ def extraction_html(extraction: Extraction | None, verdict: Verdict | None, cell
     )
 
 
-def _of_absent(num_references: int) -> float:
-    """Return the mean exposure, in bits, of a secret that was never written: every rank among the references is equally
-    likely."""
+def _chance_exposure(num_references: int) -> float:
+    """Return the expected exposure, in bits, of a canary that was never in the training text, whose rank is uniform."""
     log_ranks = math.lgamma(num_references + 2) / math.log(2)
     return math.log2(num_references) - log_ranks / (num_references + 1)
 
@@ -331,6 +333,7 @@ def _of_absent(num_references: int) -> float:
 
 
 def _environment(t: Texts) -> Any:
+    """Return the Jinja environment of the probe and extraction pages."""
     environment = template_environment(t)
     environment.filters.update(times=lambda number: t.plain(times(number)))
     return environment
@@ -383,7 +386,7 @@ def self_html(
     language: Language,
     invented: bool,
 ) -> str:
-    """Return the page of a person's own probe as HTML.
+    """Return, as HTML, the page on which a person sees what a model reveals about themselves.
 
     Parameters
     ----------
@@ -398,13 +401,13 @@ def self_html(
         called=label,
         heading=lambda target: capital(label(target)),
         one_in=lambda likelihood: _one_in(likelihood, t),
-        hundred=lambda likelihood: _hundred(within_hundred(likelihood)),
+        hundred=lambda likelihood: _percent_of_chance(within_hundred(likelihood)),
     )
     return environment.get_template("self.html.j2").render(findings=findings, invented=invented)
 
 
 def _one_in(likelihood: float, t: Texts) -> str:
-    """Return the n of a likelihood of 1 in n, with two digits."""
+    """Return the n of a likelihood of 1 in n as text, with two significant digits."""
     if likelihood <= 0 or 1 / likelihood > 1e12:
         return t("self.more_than", n="10¹²")
     number = 1 / likelihood
@@ -412,6 +415,7 @@ def _one_in(likelihood: float, t: Texts) -> str:
     return f"{max(1, round(number / step)) * step:,}".replace(",", NO_BREAK)
 
 
-def _hundred(chance: float) -> str:
+def _percent_of_chance(chance: float) -> str:
+    """Return a chance in percent as text with one decimal."""
     share = 100 * chance
     return "< 0.1" if share < 0.1 else f"{share:.1f}"

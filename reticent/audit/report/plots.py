@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 
 
 def _tradeoff_points(entries: Sequence[ModelEvidence]) -> tuple[Any, ...]:
-    """Return (models, utilities, Privacies) of the entries that have both, the last two as of `spread`."""
+    """Return (models, utilities, Privacies) of the entries that have both; the latter two as (values, lows, highs),
+    float64."""
     points = [(m, ordinary_utility(m.utility.heldout, m.objective), m.privacy["both"].types) for m in entries]
     usable = [(m, utility, privacy) for m, utility, privacy in points if has_value(utility) and has_value(privacy)]
     return [m for m, *_ in usable], spread(utility for _, utility, _ in usable), spread(p for *_, p in usable)
@@ -62,7 +63,7 @@ def _tradeoff_limits(models: Sequence[ModelEvidence]) -> dict[str, tuple[float, 
 
 
 def _draw_tradeoff(axis: Any, models: Sequence[ModelEvidence], group: Group, t: Texts) -> list[str]:
-    """Draw one panel, and return the parts of its alternative text."""
+    """Draw utility against Privacy of a group's recipes, and return the parts of the panel's alternative text."""
     said = []
     for recipe, entries in by_recipe(models, group).items():
         usable, (x, x_low, x_high), (y, y_low, y_high) = _tradeoff_points(entries)
@@ -99,6 +100,7 @@ def _draw_tradeoff(axis: Any, models: Sequence[ModelEvidence], group: Group, t: 
 
 
 def _tradeoff_note(models: Sequence[ModelEvidence], group: Group, t: Texts) -> str:
+    """Return a warning if no model of the group predicts many words right; else empty."""
     values = [ordinary_utility(m.utility.heldout, m.objective) for m in last_of(models, group)]
     known = [v.value for v in values if v is not None and v.value is not None]
     if not known or max(known) >= LITTLE:

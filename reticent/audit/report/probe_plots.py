@@ -83,13 +83,13 @@ def _plain_log(axis: Any, t: Texts) -> None:
     # Within a decade powers of ten leave one number, or none: steps of one size then.
     ticks = MaxNLocator(4) if span < 8 else LogLocator(subs=(1, 2, 5) if span < 50 else (1,), numticks=7)
     axis.xaxis.set_major_locator(ticks)
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda number, _: t.plain(_plain(number))))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda number, _: t.plain(_plain_number(number))))
     axis.xaxis.set_minor_formatter(NullFormatter())
     if span < 8:
         axis.xaxis.set_minor_locator(NullLocator())
 
 
-def _plain(number: float) -> str:
+def _plain_number(number: float) -> str:
     """Return a number as plain text: 0.8, 10,000, and powers of ten from a million on."""
     power = round(np.log10(number)) if number > 0 else 0
     if 1e6 <= number < 1e300 and np.isclose(number, 10.0**power):
@@ -97,8 +97,8 @@ def _plain(number: float) -> str:
     return f"{number:,.0f}" if 1000 <= number < 1e6 else f"{number:.4g}"
 
 
-def _looks(probe: ProbeEvidence) -> list[tuple[ProbedModel, Look]]:
-    """Return (model, look) of each probed model, with distinct looks as far as there are enough."""
+def _distinct_looks(probe: ProbeEvidence) -> list[tuple[ProbedModel, Look]]:
+    """Return (model, plot style) of each probed model, with distinct styles as far as there are enough."""
     looks: list[tuple[ProbedModel, Look]] = []
     for number, model in enumerate(probe.models):
         look = look_of_model(model.name, number)
@@ -108,34 +108,36 @@ def _looks(probe: ProbeEvidence) -> list[tuple[ProbedModel, Look]]:
     return looks
 
 
-def _questions(probe: ProbeEvidence) -> Iterator[tuple[str, str]]:
-    """Yield each (target, association level) that any model was probed with, once, in order."""
+def _probed_pairs(probe: ProbeEvidence) -> Iterator[tuple[str, str]]:
+    """Yield each distinct (target, association level) that any model was probed with."""
     pairs = [(r.target, r.level) for m in probe.models for r in m.results if r.likelihood]
     yield from dict.fromkeys(pairs)
 
 
 def _result(model: ProbedModel, target: str, level: str) -> ProbeResult | None:
+    """Return a model's probe result with likelihoods for this target and level; None without one."""
     found = (r for r in model.results if (r.target, r.level) == (target, level) and r.likelihood)
     return next(found, None)
 
 
-def _spoken(target: str) -> str:
+def _target_name(target: str) -> str:
+    """Return the target's name for a label."""
     return printable(target.replace("_", " "))
 
 
 @styled
 def factor_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
-    """Return panels of how many times likelier the true item is than another subject's, a panel a level, a row a
-    target."""
+    """Return panels of how many times likelier a model finds the true item than another subject's: a panel for each
+    association level, a row for each target."""
     panels = []
-    for level in dict.fromkeys(level for _, level in _questions(probe)):
-        targets = [target for target, at in _questions(probe) if at == level]
+    for level in dict.fromkeys(level for _, level in _probed_pairs(probe)):
+        targets = [target for target, at in _probed_pairs(probe) if at == level]
         lines_of_key = -(-len(probe.models) // KEY_COLUMNS) if len(probe.models) > 1 else 0
         height = 1.5 + 0.24 * len(targets) * max(len(probe.models), 1.5) + 0.18 * lines_of_key
         figure, axis = new_panel(t("probe.level_true_item_against_another_s", level=level), width=4.6, height=height)
         axis.axvline(1, color=SOFT, linestyle="--", linewidth=1)
         said = []
-        for number, (model, look) in enumerate(_looks(probe)):
+        for number, (model, look) in enumerate(_distinct_looks(probe)):
             asked = [(row, target, _result(model, target, level)) for row, target in enumerate(targets)]
             rows = [(row, target, r.likelihood.factor) for row, target, r in asked if r and r.likelihood]
             rows = [(row, target, factor) for row, target, factor in rows if has_value(factor)]
@@ -148,7 +150,7 @@ def factor_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
                           elinewidth=1, label=printable(model.name))  # fmt: skip
             said += [_times(model.name, target, v, t) for v, (_, target, _) in zip(value, rows, strict=True)]
         _plain_log(axis, t)
-        axis.set_yticks(range(len(targets)), [_spoken(target) for target in targets])
+        axis.set_yticks(range(len(targets)), [_target_name(target) for target in targets])
         axis.set(ylim=(len(targets) - 0.5, -0.5), xlabel=t("probe.times_likelier_geometric_mean"))
         if len(probe.models) > 1 and said:  # outside: its marks would look like marks of the plot
             figure.legend(fontsize=7.5, loc="outside lower center", ncols=KEY_COLUMNS)
@@ -161,7 +163,7 @@ def _times(name: str, target: str, factor: float, t: Texts) -> str:
     """Return how many times likelier an item is, as a phrase of an alternative text."""
     return t(
         "common.name_what",
-        name=f"{printable(name)}, {_spoken(target)}",
+        name=f"{printable(name)}, {_target_name(target)}",
         what=t("probe.n_times", n=t.plain(f"{factor:.2g}")),
     )
 
@@ -172,7 +174,7 @@ def density_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
     nulls."""
     asked = [
         (number, model.name, result)
-        for target, level in _questions(probe)
+        for target, level in _probed_pairs(probe)
         for number, model in enumerate(probe.models)
         if (result := _result(model, target, level))
     ]
@@ -185,8 +187,9 @@ def density_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
 def _density_panel(
     number: int, name: str, result: ProbeResult, measure: str, found: LikelihoodComparison, t: Texts
 ) -> str:
-    """Return the density panel of one model, target and measure."""
-    asked = f"{_spoken(result.target)}, {result.level}"
+    """Return the panel of a likelihood's density, true items against those of other subjects, for one model and
+    target."""
+    asked = f"{_target_name(result.target)}, {result.level}"
     test = found.published_test
     note = t("probe.wilcoxon_as_published_p_p_n_n", p=t.plain(f"{test.p_value:.2g}"), n=test.n)
     figure, axis = new_panel(t("common.name_what", name=printable(name), what=asked), note, width=WIDTH, height=2.6)
@@ -210,13 +213,13 @@ def _density_panel(
 
 @styled
 def gamma_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
-    """Return panels of the share of subjects exposed within k queries (Eq. 3), a panel a target and level, a line a
-    model."""
+    """Return panels of the share of subjects exposed within k queries (Eq. 3): a panel for each target and level, a
+    line for each model."""
     panels = []
-    for target, level in _questions(probe):
-        figure, axis = new_panel(f"{_spoken(target)}, {level}", width=WIDTH, height=2.6)
+    for target, level in _probed_pairs(probe):
+        figure, axis = new_panel(f"{_target_name(target)}, {level}", width=WIDTH, height=2.6)
         said, top = [], 0.0
-        for model, look in _looks(probe):
+        for model, look in _distinct_looks(probe):
             result = _result(model, target, level)
             if result is None or result.gamma is None:
                 continue
@@ -237,43 +240,44 @@ def gamma_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
             ylim=(-0.03 * max(top, 0.05), max(1.05 * top, 0.05)),
         )
         axis.legend(fontsize=7.5, loc="upper left")
-        title = t("probe.share_exposed_within_k_queries_target_level", target=_spoken(target), level=level)
+        title = t("probe.share_exposed_within_k_queries_target_level", target=_target_name(target), level=level)
         panels.append(to_svg(figure, f"fig-probe-gamma-{target}-{level}", alt_text(t, title, said), t))
     return panels
 
 
 @styled
 def sweep_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
-    """Return panels of exact match against templates, association level, beams and parameters (Fig. 4), where these
-    vary."""
+    """Return panels of exact match against the number of templates, association level, beams and model size (Fig. 4),
+    where these vary."""
     # Of the model with the most exact matches: in a model without any, no setting has an effect.
     panels, first = [], max(probe.models, key=_mean_exact_match)
     results = [r for r in first.results if r.likelihood]
     lines = {
-        f"{_spoken(r.target)}, {r.level}": [(row.num_templates, row.exact_match)
+        f"{_target_name(r.target)}, {r.level}": [(row.num_templates, row.exact_match)
                                             for row in r.by_num_templates or ()]
         for r in results if r.num_templates > 1
     }  # fmt: skip
     name = printable(first.name)
-    panels += _lines("templates", t("probe.name_templates", name=name), t("probe.query_prompts"), lines, t)
+    panels += _line_panel("templates", t("probe.name_templates", name=name), t("probe.query_prompts"), lines, t)
     levels = list(dict.fromkeys(r.level for r in results))
     by_target = {target: [(r.level, r.exact_match) for r in results if r.target == target]
                  for target in dict.fromkeys(r.target for r in results)}  # fmt: skip
     if len(levels) > 1:
-        panels += _lines("levels", t("probe.name_items_in_the_prompt", name=name), t("probe.association_level"),
-                         {_spoken(target): rows for target, rows in by_target.items()}, t, levels)  # fmt: skip
+        panels += _line_panel("levels", t("probe.name_items_in_the_prompt", name=name), t("probe.association_level"),
+                         {_target_name(target): rows for target, rows in by_target.items()}, t, levels)  # fmt: skip
     beams = {
-        f"{_spoken(r.target)}, {r.level}": sorted((int(b), m["exact_match"]) for b, m in r.matches.items())
+        f"{_target_name(r.target)}, {r.level}": sorted((int(b), m["exact_match"]) for b, m in r.matches.items())
         for r in results if r.matches and len(r.matches) > 1
     }  # fmt: skip
-    panels += _lines("beams", t("probe.name_beams", name=name), t("probe.beam_size"), beams, t)
-    panels += _lines("sizes", t("probe.size_of_the_model"), t("probe.million_parameters"), _by_size(probe), t, log=True)
+    panels += _line_panel("beams", t("probe.name_beams", name=name), t("probe.beam_size"), beams, t)
+    panels += _line_panel(
+        "sizes", t("probe.size_of_the_model"), t("probe.million_parameters"), _size_lines(probe), t, log=True
+    )
     return panels
 
 
-def _by_size(probe: ProbeEvidence) -> dict[str, list[Point]]:
-    """Return lines of (million parameters, exact match) for models that differ only in size: same objective and
-    recipe."""
+def _size_lines(probe: ProbeEvidence) -> dict[str, list[Point]]:
+    """Return line name -> (million parameters, exact match) of models that differ only in size."""
     alike: dict[tuple[str, str], list[ProbedModel]] = {}
     for model in probe.models:
         recipe, of, _ = model.name.partition(" of ")
@@ -286,7 +290,7 @@ def _by_size(probe: ProbeEvidence) -> dict[str, list[Point]]:
         for model in sorted(models, key=lambda m: m.num_parameters or 0):
             for r in model.results:
                 if r.likelihood:
-                    name = f"{named}{_spoken(r.target)}, {r.level}"
+                    name = f"{named}{_target_name(r.target)}, {r.level}"
                     lines.setdefault(name, []).append(((model.num_parameters or 0) / 1e6, r.exact_match))
     return lines
 
@@ -297,13 +301,13 @@ def _mean_exact_match(model: ProbedModel) -> float:
     return float(np.mean([value or 0.0 for value in found])) if found else 0.0
 
 
-def _lines(
+def _line_panel(
     slug: str, title: str, xlabel: str, lines: Mapping[str, Sequence[Point]], t: Texts,
     names: list[str] | None = None, log: bool = False, ylabel: str | None = None,
     own_looks: Mapping[str, Look] | None = None,
 ) -> list[str]:  # fmt: skip
-    """Return one panel of estimates against a setting as inline SVG; empty if no line has two points. ``names`` labels
-    the x positions, ``own_looks`` has the look of each line if all differ."""
+    """Return the panel of estimates against a setting as inline SVG; empty if no line has two points. ``names`` labels
+    the x positions, ``own_looks`` has the style of each line if all differ."""
     known = {name: [(at, own) for at, own in rows if has_value(own)] for name, rows in lines.items()}
     drawn = {name: rows for name, rows in known.items() if len(rows) > 1}
     if not drawn:
@@ -334,7 +338,7 @@ def _lines(
 @styled
 def soft_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
     """Return the panel of how many times likelier a soft prompt makes the item, a row a model and target."""
-    rows = [(model, look, soft) for model, look in _looks(probe) for soft in model.soft_prompts or ()
+    rows = [(model, look, soft) for model, look in _distinct_looks(probe) for soft in model.soft_prompts or ()
             if has_value(soft.factor)]  # fmt: skip
     if not rows:
         return []
@@ -346,7 +350,7 @@ def soft_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
         axis.errorbar(value, [row], xerr=whiskers(value, low, high), fmt=look.marker, color=look.light, capsize=3)
         said.append(_times(model.name, soft.target, value[0], t))
     _plain_log(axis, t)
-    axis.set_yticks(range(len(rows)), [f"{printable(m.name)}, {_spoken(s.target)}" for m, _, s in rows])
+    axis.set_yticks(range(len(rows)), [f"{printable(m.name)}, {_target_name(s.target)}" for m, _, s in rows])
     axis.set(ylim=(len(rows) - 0.4, -0.6), xlabel=t("probe.times_likelier_geometric_mean"))
     return [
         to_svg(figure, "fig-probe-soft", alt_text(t, t("probe.how_many_times_likelier_with_the_soft_prompt"), said), t)
@@ -361,14 +365,15 @@ def soft_sweep_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
     for sweep, value in SWEEPS:
         lines: dict[str, list[Point]] = {}
         looks: dict[str, Look] = {}
-        for model, look in _looks(probe):
+        for model, look in _distinct_looks(probe):
             for soft in model.soft_prompts or ():
                 varied = [row for row in soft.sweeps if row.sweep == sweep]
                 points = {value(row): row.factor for row in ([soft, *varied] if varied else [])}
                 ordered = points.items() if sweep == "init" else sorted(points.items(), key=lambda row: float(row[0]))
-                name = f"{printable(model.name)}, {_spoken(soft.target)}"
+                name = f"{printable(model.name)}, {_target_name(soft.target)}"
                 lines[name], looks[name] = list(ordered), look
         names = list(dict.fromkeys(str(at) for rows in lines.values() for at, _ in rows)) if sweep == "init" else None
-        panels += _lines(f"soft-{sweep}", t(f"probe.soft_{sweep}.title"), t(f"probe.soft_{sweep}.x"), lines, t, names,
-                         log=sweep == "num_subjects", ylabel=t("probe.times_likelier"), own_looks=looks)  # fmt: skip
+        panels += _line_panel(f"soft-{sweep}", t(f"probe.soft_{sweep}.title"), t(f"probe.soft_{sweep}.x"), lines, t,
+                              names, log=sweep == "num_subjects", ylabel=t("probe.times_likelier"),
+                              own_looks=looks)  # fmt: skip
     return panels

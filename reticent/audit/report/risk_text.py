@@ -106,26 +106,27 @@ class ShownModel:
 
     @property
     def name(self) -> str:
-        """Its name in marks (recipe and model section)."""
+        """Name of the model in machine-readable marks: recipe and model section."""
         return model_name(self.evidence.recipe, self.evidence.model)
 
     @property
     def verdict_mark(self) -> Mark:
-        """The mark (machine-readable outcome) of the overall verdict on the model."""
+        """Machine-readable mark of the overall verdict on the model."""
         return Mark(self.name, "all", "verdict", self.risks.outcome if self.risks else NOT_SHOWN)
 
     def mark(self, number: str, outcome: str) -> Mark:
-        """Return the mark (machine-readable outcome) of a sentence on the model's training."""
+        """Return the machine-readable mark of a sentence on the model's training."""
         return Mark(self.name, "training", number, outcome)
 
     @property
     def is_twin(self) -> bool:
-        """Whether it is an unprotected twin, with which others are compared; never a recipe that the job defines."""
+        """Whether the model is an unprotected twin, with which others are compared."""
         return self.is_unprotected and self.evidence.recipe in PLAIN
 
 
 def shown_models(audit: AuditEvidence, words: Texts) -> list[ShownModel]:
-    """Return the trained models of a published audit in the order of its verdicts."""
+    """Return the trained models of a published audit at their last checkpoints, with verdict and explanation, in the
+    audit's order."""
     trained = [model for model in last_checkpoints(audit.every_model, audit.cell) if model.recipe != "base"]
     rows = {(row.model, row.objective, row.recipe): row for row in (audit.risks.rows if audit.risks else ())}
     found = []
@@ -135,10 +136,10 @@ def shown_models(audit: AuditEvidence, words: Texts) -> list[ShownModel]:
             ShownModel(
                 evidence=model,
                 risks=rows.get((model.model, model.objective, model.recipe)),
-                extracted=_extracted(model, audit),
+                extracted=_last_extraction(model, audit),
                 letter=_letter(number),
                 about=Marked(
-                    _about(recipe, model, audit, words),
+                    _explanation(recipe, model, audit, words),
                     Mark(model_name(model.recipe, model.model), "training", "recipe", STATED),
                 ),
                 recipe=recipe,
@@ -149,8 +150,8 @@ def shown_models(audit: AuditEvidence, words: Texts) -> list[ShownModel]:
 
 
 def explained(recipe: Recipe, k: int, words: Texts, *, n: int = 1) -> str:
-    """Return a sentence on what a model of this recipe was and was not trained to predict: words, and n-grams of up to
-    ``n`` words, of fewer than ``k`` individuals."""
+    """Return a sentence on what a recipe trains a model to predict and what not: words and n-grams of up to ``n`` words
+    that fewer than ``k`` individuals use."""
     parts = []
     if recipe.text == "pseudonymised":
         parts.append(words("verdict.names_and_numbers_that_were_found_were"))
@@ -175,8 +176,8 @@ def explained(recipe: Recipe, k: int, words: Texts, *, n: int = 1) -> str:
     return words("verdict.objective_recipe", objective=words(OBJECTIVES[recipe.objective]), recipe=words.apart(parts))
 
 
-def _about(recipe: Recipe | None, model: ModelEvidence, audit: AuditEvidence, words: Texts) -> str:
-    """Return the sentence that explains a model: its recipe, or its origin if the recipe is unknown."""
+def _explanation(recipe: Recipe | None, model: ModelEvidence, audit: AuditEvidence, words: Texts) -> str:
+    """Return the sentence that explains a model by its recipe, or by its origin if the recipe is unknown."""
     if model.start is not None:
         made = "verdict.on_top_of_start_protected" if model.protects else "verdict.on_top_of_start"
         return words(made, objective=words(OBJECTIVES[model.objective]), start=model.start)
@@ -196,7 +197,8 @@ def _about(recipe: Recipe | None, model: ModelEvidence, audit: AuditEvidence, wo
     return f"{said} {words('verdict.control', num=num)}" if num else said
 
 
-def _extracted(model: ModelEvidence, audit: AuditEvidence) -> ExtractedModel | None:
+def _last_extraction(model: ModelEvidence, audit: AuditEvidence) -> ExtractedModel | None:
+    """Return a model's extraction results at its last checkpoint, as means over its trainings; None without any."""
     rows = audit.extraction.models if audit.extraction else ()
     found = [row for row in rows if (row.model, row.recipe) == (model.model, model.recipe)]
     last = max((row.epoch or 0 for row in found), default=0)
@@ -204,7 +206,7 @@ def _extracted(model: ModelEvidence, audit: AuditEvidence) -> ExtractedModel | N
 
 
 def _letter(number: int) -> str:
-    """Return the short name of a model: A, B, …, Z, A2, B2, …"""
+    """Return the ``number``-th short name of a model: A, B, …, Z, A2, B2, …"""
     return chr(ord("A") + number % 26) + (str(number // 26 + 1) if number >= 26 else "")
 
 
@@ -267,17 +269,17 @@ class Cell(NamedTuple):
 
 
 def risk_mark(row: ModelRisks, result: RiskResult) -> Mark:
-    """Return the mark (machine-readable outcome) of a sentence on one risk of a model."""
+    """Return the machine-readable mark of a sentence on one risk of a model."""
     return Mark(model_name(row.recipe, row.model), result.risk, result.what or NOT_MEASURED, result.outcome)
 
 
 def is_found(result: RiskResult) -> bool:
-    """Whether an attack measurably found something for this risk, above or below the threshold."""
+    """Return whether an attack measurably found something for this risk, above or below the threshold."""
     return result.found is not None or result.outcome == BEYOND
 
 
 def found_mark(row: ModelRisks, result: RiskResult) -> Mark:
-    """Return the mark (machine-readable outcome) of a sentence on whether a risk of a model was measurably found."""
+    """Return the machine-readable mark of a sentence on whether a risk of a model was measurably found."""
     number = result.found or result.what or NOT_MEASURED
     return Mark(model_name(row.recipe, row.model), result.risk, number, FOUND if is_found(result) else NOT_FOUND)
 
@@ -306,7 +308,8 @@ def found_in_words(row: ModelRisks, result: RiskResult, words: Texts) -> str:
 
 
 def deciding_marks(row: ModelRisks) -> list[Mark]:
-    """Return the marks of the risks that decide the verdict on a model, or that of the overall verdict if none does."""
+    """Return the machine-readable marks of the risks that decide the verdict on a model, else of the overall
+    verdict."""
     found = [risk_mark(row, r) for r in row.results if r.relevant and r.outcome == row.outcome]
     return found or [Mark(model_name(row.recipe, row.model), "all", "verdict", row.outcome)]
 
@@ -324,7 +327,7 @@ class ShownVerdict(NamedTuple):
 
 
 def verdicts_on(models: Sequence[ShownModel], words: Texts) -> list[ShownVerdict]:
-    """Return the verdict on each model as it is printed."""
+    """Return the verdict on each model with all its texts, as the page and the terminal print it."""
     found = []
     for model in models:
         sign, outcome = OUTCOMES[model.risks.outcome if model.risks else NOT_SHOWN]
@@ -334,7 +337,7 @@ def verdicts_on(models: Sequence[ShownModel], words: Texts) -> list[ShownVerdict
 
 
 def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
-    """Yield the risks of a model as table cells, in the order of the report."""
+    """Yield the table cells of a model's risks: title, sign, outcome and number."""
     if model.risks is None:
         return
     for result in model.risks.results:
@@ -351,15 +354,15 @@ def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
             value=words.value(result.estimate, area=area, threshold=at_most) if result.estimate else "",
             interval=words.interval(result.estimate, area=area, threshold=at_most),
             threshold=words("common.at_most", value=threshold),
-            reason=words.apart(filter(None, (_reason(result, words), *map(words.evidence, result.notes or ())))),
+            reason=words.apart(filter(None, (_plain_reason(result, words), *map(words.evidence, result.notes or ())))),
             mark=risk_mark(model.risks, result),
             found=found_in_words(model.risks, result, words),
         )
 
 
 def reason_of(model: ShownModel, words: Texts) -> tuple[str, str]:
-    """Return (the reason for the verdict on a model, further reasons and notes for the reader)."""
-    said, more = _reason_of(model, words)
+    """Return (the reason for the verdict on a model, further reasons and notes), as sentences."""
+    said, more = _verdict_reason(model, words)
     notes = [words.evidence(note) for note in (model.risks and model.risks.notes) or ()]
     if not notes:
         return said, more
@@ -367,14 +370,15 @@ def reason_of(model: ShownModel, words: Texts) -> tuple[str, str]:
     return said, Marked(" ".join(filter(None, (more, *(f"{capital(note)}." for note in notes)))), *marks)
 
 
-def _reason_of(model: ShownModel, words: Texts) -> tuple[str, str]:
+def _verdict_reason(model: ShownModel, words: Texts) -> tuple[str, str]:
+    """Return (the main reason for the verdict, the reasons of further risks), as marked sentences."""
     row = model.risks
     if row is None:
         return "", ""
     if broken_rule(model.evidence):
-        return Marked(words("verdict.training_broke_its_own_rule"), _broken(model)), ""
-    deciding = _deciding(model)
-    marks = _marks(model, deciding)
+        return Marked(words("verdict.training_broke_its_own_rule"), _broken_mark(model)), ""
+    deciding = _deciding_results(model)
+    marks = _result_marks(model, deciding)
     if not deciding and model.is_unprotected and row.outcome == NOT_SHOWN:
         return Marked(words("verdict.not_shown_unprotected"), *marks), ""
     if not deciding:
@@ -387,8 +391,8 @@ def _reason_of(model: ShownModel, words: Texts) -> tuple[str, str]:
         named = words.listed([words.evidence(RISKS[result.risk].title) for result in others])
         uncounted = words("verdict.beyond_the_threshold_but_not_counted_risks", risks=named)
         within = Marked(words("verdict.within_every_threshold_risks", risks=titles), *marks)
-        return within, Marked(uncounted, *_marks(model, others)) if others else ""
-    reasons = words.apart(dict.fromkeys(_reason(result, words) for result in deciding))
+        return within, Marked(uncounted, *_result_marks(model, others)) if others else ""
+    reasons = words.apart(dict.fromkeys(_plain_reason(result, words) for result in deciding))
     return (
         Marked(words("verdict.not_shown_risks", risks=titles), *marks),
         Marked(words("verdict.the_reason_reasons", reasons=reasons), *marks),
@@ -401,31 +405,32 @@ def change_of(model: ShownModel, words: Texts) -> str:
     if row is None:
         return ""
     if broken_rule(model.evidence):
-        return Marked(words("verdict.report_it_and_train_again"), _broken(model))
-    deciding = _deciding(model)
-    marks = _marks(model, deciding)
+        return Marked(words("verdict.report_it_and_train_again"), _broken_mark(model))
+    deciding = _deciding_results(model)
+    marks = _result_marks(model, deciding)
     if row.outcome == WITHIN:
         return Marked(words("verdict.it_holds_until_there_is_new_data_a"), *marks)
     if row.outcome == BEYOND:
         changes = list(dict.fromkeys(words.evidence(advice(r.risk, model.evidence, model.recipe)) for r in deciding))
     elif deciding or not model.is_unprotected:
-        changes = _changes(deciding, words)
+        changes = _needed_changes(deciding, words)
     else:
         changes = [words.evidence(advice("emission", model.evidence, None))]
     return Marked(words("verdict.what_would_change_it_changes", changes=words.apart(changes)), *marks)
 
 
-def _marks(model: ShownModel, results: Sequence[RiskResult]) -> list[Mark]:
-    """Return the marks of a sentence on some risks of a model, or of its overall verdict if there are none."""
+def _result_marks(model: ShownModel, results: Sequence[RiskResult]) -> list[Mark]:
+    """Return the machine-readable marks of some risks of a model, or of its overall verdict without any."""
     return [risk_mark(model.risks, result) for result in results if model.risks] or [model.verdict_mark]
 
 
-def _broken(model: ShownModel) -> Mark:
+def _broken_mark(model: ShownModel) -> Mark:
+    """Return the mark of a model that was trained on protected targets."""
     return model.mark("protected targets", "broken")
 
 
-def _changes(deciding: list[RiskResult], words: Texts) -> list[str]:
-    """Return what would turn these undecided risks into decided ones, as sentences."""
+def _needed_changes(deciding: list[RiskResult], words: Texts) -> list[str]:
+    """Return sentences on what would turn these undecided risks into decided ones."""
     reasons = {result.reason for result in deciding}
     found = []
     if WITHOUT_TWIN in reasons:
@@ -452,13 +457,14 @@ def _changes(deciding: list[RiskResult], words: Texts) -> list[str]:
     return found or [words("verdict.a_valid_comparison_of_the_two_sides")]
 
 
-def _deciding(model: ShownModel) -> list[RiskResult]:
+def _deciding_results(model: ShownModel) -> list[RiskResult]:
+    """Return the relevant risks that have the outcome of the overall verdict."""
     row = model.risks
     return [r for r in row.results if r.relevant and r.outcome == row.outcome] if row else []
 
 
-def _reason(result: RiskResult, words: Texts) -> str:
-    """Return a reason of the evidence in plain words of the language, without technical detail."""
+def _plain_reason(result: RiskResult, words: Texts) -> str:
+    """Return a result's reason in the language's plain words, without technical detail."""
     if result.reason.startswith("not measured"):
         return words("common.not_measured")
     if result.reason.startswith(SIDES_DIFFER):
@@ -470,7 +476,7 @@ def _reason(result: RiskResult, words: Texts) -> str:
 
 
 def number_in_words(what: str, words: Texts) -> str:
-    """Return plain words for a number, from its name in the evidence."""
+    """Return plain words for a number of the judgement, from its technical description."""
     what = re.sub(", attack .*", "", what)  # the name of the attack at its end
     for over in (ONE_SIDE, WITHOUT_COPIES, OVER_BASE, TOLD, ABOVE):
         if what.endswith(f", {over}"):

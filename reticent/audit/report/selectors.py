@@ -40,18 +40,20 @@ class Group:
     number: int
 
     def holds(self, model: ModelEvidence) -> bool:
+        """Return whether a model belongs to this group."""
         return (model.objective, model.model) == (self.objective, self.model)
 
     def called(self, recipe: str, t: Texts) -> str:
-        """Return the recipe's name, with the section's name if there are several sections."""
+        """Return a recipe's display name: with the section's name if the objective has several sections."""
         return t("common.recipe_of_model", recipe=recipe, model=self.model) if self.number else recipe
 
     def kind(self, t: Texts) -> str:
-        """Return the words before "model" in a sentence."""
+        """Return the words that stand before "model" in a sentence, such as the objective's."""
         word = t(f"objectives.{self.objective}.kind")
         return f"{word} {self.model}" if self.number else word
 
     def title(self, t: Texts) -> str:
+        """Return the group's heading: its objective, and its section if the objective has several."""
         return self._named(t, t(f"objectives.{self.objective}.title"), self.model)
 
     def models_title(self, t: Texts) -> str:
@@ -66,11 +68,12 @@ class Group:
         return name if len(name) <= 15 else f"{name[:7]}…{name[-7:]}"
 
     def panel_title(self, t: Texts) -> str:
+        """Return the group's heading with a shortened section name, for a plot."""
         return self._named(t, t(f"objectives.{self.objective}.title"), self.short_name)
 
     def short_title(self, t: Texts, what: str, *, lines: bool = False) -> str:
-        """Return the title of a narrow panel, or of its alternative text; with ``lines`` the section's name has a line
-        of its own."""
+        """Return the title of a narrow panel, or of its alternative text; ``lines`` puts the section's name on a second
+        line."""
         where = t(f"objectives.{self.objective}.short")
         if not self.number:
             return t("common.where_what", where=where, what=what)
@@ -79,10 +82,12 @@ class Group:
         return t("common.where_model_what", where=where, model=self.model, what=what)
 
     def _named(self, t: Texts, title: str, name: str | None) -> str:
+        """Return the title, with the name if the objective has several sections."""
         return t("common.where_what", where=title, what=name) if self.number else title
 
     @property
     def slug(self) -> str:
+        """Identifier of the group in HTML ids."""
         return f"{self.objective}-{self.number}" if self.number else self.objective
 
 
@@ -94,7 +99,8 @@ def shared_objectives(models: Iterable[ModelEvidence]) -> set[str]:
 
 
 def groups_of(models: Sequence[ModelEvidence], chosen: Sequence[ModelEvidence] | None = None) -> list[Group]:
-    """Return the groups by objective and in the order of the audit; only those with a model of ``chosen`` if given."""
+    """Return the groups of models by section, in the order of objectives and of the audit; only those with a model of
+    ``chosen`` if given."""
     groups, shared = [], shared_objectives(models)
     for objective in OBJECTIVES:
         sections = dict.fromkeys(m.model for m in models if m.objective == objective)
@@ -106,7 +112,7 @@ def groups_of(models: Sequence[ModelEvidence], chosen: Sequence[ModelEvidence] |
 
 
 def by_recipe(models: Sequence[ModelEvidence], group: Group) -> dict[str, list[ModelEvidence]]:
-    """Return recipe -> its checkpoints by epoch, for one group, in the order of the audit."""
+    """Return recipe -> checkpoints, ascending by epoch, of one group."""
     found: dict[str, list[ModelEvidence]] = {}
     for model in filter(group.holds, models):
         found.setdefault(model.recipe, []).append(model)
@@ -114,6 +120,7 @@ def by_recipe(models: Sequence[ModelEvidence], group: Group) -> dict[str, list[M
 
 
 def last_of(models: Sequence[ModelEvidence], group: Group) -> list[ModelEvidence]:
+    """Return the last checkpoint of each recipe of a group."""
     return [entries[-1] for entries in by_recipe(models, group).values()]
 
 
@@ -143,8 +150,8 @@ def all_utility(side: SideUtility, objective: str) -> Estimate | None:
 
 
 def excess_of(model: ModelEvidence) -> tuple[Part, bool, Estimate] | None:
-    """Return (part, whether less the base model, estimate) of the most surely learned part of the identifiers; of all
-    identifiers if none is learned measurably, None if not measured."""
+    """Return (part of the identifiers, whether over the base model, excess estimate) of what a model learned most
+    certainly; the first measured excess if nothing was, None if none was measured."""
     found = [
         (part, over_base, sides.excess)
         for over_base, parts in ((False, model.excess), (True, model.over_base))
@@ -157,7 +164,7 @@ def excess_of(model: ModelEvidence) -> tuple[Part, bool, Estimate] | None:
 
 
 def leaks_more(model: ModelEvidence) -> bool:
-    """Whether members' identifiers are measurably predicted more often than those of held-out individuals."""
+    """Return whether members' identifiers are measurably predicted more often than those of held-out individuals."""
     excess = excess_of(model)
     return excess is not None and (excess[2].low or 0) > 0
 
@@ -170,11 +177,11 @@ def strongest_attack(model: ModelEvidence, *, even_invalid: bool = False) -> tup
         return best.attack, best.auc
     # The best of those that are left is picked too: its interval is of those that hold at once.
     ends = (best and best.intervals) or {}
-    measured = [(name, _with_ends(attack.auc, ends.get(name))) for name, attack in attacks.items()]
+    measured = [(name, _with_interval(attack.auc, ends.get(name))) for name, attack in attacks.items()]
     known = [(name, auc, auc.value) for name, auc in measured if auc.value is not None]
 
     def distance(row: tuple[str, Estimate, float]) -> tuple[float, float]:
-        """Return how far an interval lies from chance, on either side, and how far its value."""
+        """Return the distance from chance of an AUC's interval, then of its value."""
         low, high = row[1].low, row[1].high
         known_ends = -1.0 if low is None or high is None else max(low - CHANCE, CHANCE - high)
         return known_ends, abs(row[2] - CHANCE)
@@ -184,16 +191,17 @@ def strongest_attack(model: ModelEvidence, *, even_invalid: bool = False) -> tup
 
 
 def attack_below_chance(model: ModelEvidence) -> tuple[str, Estimate] | None:
-    """Return (name, AUC) of the attack whose interval lies furthest below chance; None if none does. For a base model
-    that shows, like one above chance, that the two sides differ."""
+    """Return (name, AUC) of the attack whose interval lies farthest below chance, None if none does; on a base model it
+    shows that members and others differ by themselves."""
     ends = (model.best_attack and model.best_attack.intervals) or {}
-    measured = [(name, _with_ends(attack.auc, ends.get(name))) for name, attack in model.membership.items()]
+    measured = [(name, _with_interval(attack.auc, ends.get(name))) for name, attack in model.membership.items()]
     below = [(name, auc, auc.high) for name, auc in measured if auc.high is not None and auc.high < CHANCE]
     lowest = min(below, key=lambda row: row[2], default=None)
     return lowest and lowest[:2]
 
 
-def _with_ends(auc: Estimate, ends: list[float] | None) -> Estimate:
+def _with_interval(auc: Estimate, ends: list[float] | None) -> Estimate:
+    """Return the AUC with these interval ends, if given."""
     return auc if not ends else replace(auc, low=ends[0], high=ends[1])
 
 
@@ -203,13 +211,14 @@ def loss_auc(model: ModelEvidence) -> Estimate | None:
 
 
 def is_distinguishable(model: ModelEvidence) -> bool:
+    """Return whether the strongest membership attack separates members from others beyond chance."""
     attack = strongest_attack(model)
     return attack is not None and not holds_chance(attack[1])
 
 
 def is_anything_found(model: ModelEvidence, audit: AuditEvidence) -> bool:
-    """Whether any attack, canary or probe measurably found something in the model, apart from membership by the whole
-    text (`is_distinguishable`)."""
+    """Return whether any attack, canary or probe measurably found something in the model, whole-text membership
+    (`is_distinguishable`) left out."""
     extracted = list(_extracted(model, audit))
     subjects = [Subject(model, entry) for entry in extracted] or [Subject(model, None)]
     numbers = (n for risk in RISKS.values() if risk.name != "individual" for s in subjects for n in risk.numbers(s))
@@ -231,12 +240,13 @@ def is_anything_found(model: ModelEvidence, audit: AuditEvidence) -> bool:
 
 def _extracted(model: ModelEvidence, audit: AuditEvidence) -> Iterator[ExtractedModel]:
     """Yield the extraction results of the model's last checkpoint, one a training."""
-    own = [e for e in (audit.extraction.models if audit.extraction else ()) if _key(e) == _key(model)]
+    own = [e for e in (audit.extraction.models if audit.extraction else ()) if _model_key(e) == _model_key(model)]
     last = max((entry.epoch or 0 for entry in own), default=0)
     yield from (entry for entry in own if (entry.epoch or 0) == last)
 
 
-def _key(entry: ModelEvidence | ExtractedModel) -> tuple[str | None, str | None]:
+def _model_key(entry: ModelEvidence | ExtractedModel) -> tuple[str | None, str | None]:
+    """Return (model section, recipe) of an entry."""
     return entry.model, entry.recipe
 
 
@@ -246,30 +256,31 @@ def lies_over(one: Estimate | None, other: Estimate | None) -> bool:
 
 
 def only_invalid(model: ModelEvidence) -> bool:
-    """Whether no attack on the model can show membership, because the two sides differ without it."""
+    """Return whether no membership attack on the model is valid, because members and others differ without it."""
     attacks = model.membership.values()
     return bool(attacks) and all(attack.verdict == INVALID for attack in attacks)
 
 
 def without_power(model: ModelEvidence) -> bool:
-    """Whether no attack on the model has been shown to be able to succeed; a failed attack then proves nothing."""
+    """Return whether no attack on the model was proven able to succeed, so that its failure shows nothing."""
     verdicts = {attack.verdict for attack in model.membership.values()} - {INVALID}
     return verdicts == {NO_POWER}
 
 
 def utility_of(model: ModelEvidence) -> float | None:
+    """Return the model's headline accuracy on held-out individuals; None if it was not measured."""
     measured = ordinary_utility(model.utility.heldout, model.objective)
     return None if measured is None else measured.value
 
 
 def learned_little(last: dict[str, ModelEvidence]) -> bool:
-    """Whether none of these models has a utility of at least `LITTLE`."""
+    """Return whether none of these models reaches a utility of `LITTLE`."""
     values = [u for m in last.values() if (u := utility_of(m)) is not None]
     return bool(values) and max(values) < LITTLE
 
 
 def broken_rule(model: ModelEvidence) -> bool:
-    """Whether training had protected targets."""
+    """Return whether the model was trained on protected targets."""
     return model.ledger is not None and model.ledger.violations > 0
 
 

@@ -57,20 +57,20 @@ def summary_table(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> Table:
         table.add_row(
             model.recipe if model.recipe != "base" else f"base ({objective})",
             str(model.epoch) if model.epoch else "-",
-            _shown(words),
-            _shown(all_words, interval=False),
-            _shown(privacy),
-            _shown(auc),
+            _estimate_text(words),
+            _estimate_text(all_words, interval=False),
+            _estimate_text(privacy),
+            _estimate_text(auc),
         )
         if model.num_trainings:
-            ranges = [_range(words), "", _range(privacy), _range(auc)]
+            ranges = [_seed_range(words), "", _seed_range(privacy), _seed_range(auc)]
             table.add_row(t("terminal.n_seeds", n=model.num_trainings), "", *ranges, style="dim")
     return table
 
 
 def ledger_line(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> str | None:
-    """Return a line with the number of checked prediction targets of the protected recipes; None if there is no such
-    recipe."""
+    """Return a line with the number of prediction targets checked, and violations, over the protected recipes; None
+    without one."""
     shared = shared_objectives(models)
     kept = [(m, m.ledger) for m in last_checkpoints(models) if m.ledger and m.ledger.protected]
     if not kept:
@@ -78,7 +78,7 @@ def ledger_line(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> str | No
     text = t(
         "terminal.protected_tokens_among_the_targets_targets",
         targets=t.count(sum(ledger.targets for _, ledger in kept)),
-        names=", ".join(_named(model, shared, t) for model, _ in kept),
+        names=", ".join(_display_name(model, shared, t) for model, _ in kept),
         violations=sum(ledger.violations for _, ledger in kept),
     )
     outcomes = [(model, "broken" if ledger.violations else "kept") for model, ledger in kept]
@@ -90,7 +90,7 @@ def guarantee_lines(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list
     shared = shared_objectives(models)
     return [
         Marked(
-            t("common.name_what", name=_named(m, shared, t), what=t.evidence(m.guarantee)),
+            t("common.name_what", name=_display_name(m, shared, t), what=t.evidence(m.guarantee)),
             Mark(model_name(m.recipe, m.model), "training", "epsilon", "bound"),
         )
         for m in last_checkpoints(models)
@@ -98,8 +98,8 @@ def guarantee_lines(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list
     ]
 
 
-def _named(model: ModelEvidence, shared: set[str], t: Texts) -> str:
-    """Return a recipe's name, with the section's name if its objective has several sections."""
+def _display_name(model: ModelEvidence, shared: set[str], t: Texts) -> str:
+    """Return the recipe's name, with the section's name if its objective has several sections."""
     return (
         t("common.recipe_of_model", recipe=model.recipe, model=model.model)
         if model.objective in shared
@@ -107,13 +107,14 @@ def _named(model: ModelEvidence, shared: set[str], t: Texts) -> str:
     )
 
 
-def _range(estimate: Estimate | None) -> str:
-    """Return the lowest and the highest of several trainings as text."""
+def _seed_range(estimate: Estimate | None) -> str:
+    """Return "lowest to highest" over several trainings as text."""
     spread = estimate and estimate.seeds
     return "-" if not spread else f"{spread.low:.3f} to {spread.high:.3f}"
 
 
-def _shown(estimate: Estimate | None, *, interval: bool = True) -> str:
+def _estimate_text(estimate: Estimate | None, *, interval: bool = True) -> str:
+    """Return an estimate as text with its interval, whose rounded ends still hold the value."""
     if estimate is None or estimate.value is None:
         return "-"
     if not interval or estimate.low is None or estimate.high is None:

@@ -78,7 +78,7 @@ class Drawn(NamedTuple):
 
 
 def drawn_plots(shown: Shown) -> Iterator[Drawn]:
-    """Yield every plot that has at least one panel."""
+    """Yield every plot that has at least one panel, with its caption and titles."""
     for plot in PLOTS:
         if panels := plot.draw(shown):
             t, key = shown.t, f"plots.{plot.name}"
@@ -87,13 +87,14 @@ def drawn_plots(shown: Shown) -> Iterator[Drawn]:
             yield Drawn(plot, panels, caption, title, fold)
 
 
-def _corpus(name: str) -> Callable[[Shown], list[str]]:
+def _draw_corpus(name: str) -> Callable[[Shown], list[str]]:
+    """Return the function that draws the corpus figure of this name."""
     return lambda shown: corpus_plots.corpus_panels(shown.audit.corpus, name, shown.t)
 
 
-def _caption(key: str, *more: str, count: bool = False) -> Callable[[Shown, int], str]:
-    """Return a caption function for the text ``key``, with ``more`` sentences if there are several panels; with
-    ``count`` the number of panels chooses the form of the text."""
+def _caption_of(key: str, *more: str, count: bool = False) -> Callable[[Shown, int], str]:
+    """Return the function that writes a plot's caption from the text ``key``, and the texts ``more`` if there are
+    several panels; with ``count`` the number of panels chooses singular or plural."""
 
     def caption(shown: Shown, num: int) -> str:
         values = {"cell": shown.audit.cell} | ({"count": num} if count else {})
@@ -103,8 +104,7 @@ def _caption(key: str, *more: str, count: bool = False) -> Callable[[Shown, int]
 
 
 def _by_n_caption(shown: Shown, _: int) -> str:
-    """Return the caption of the n-gram figures, with the n-grams that protection covers: by length, and by how common
-    their words are."""
+    """Return the caption of the n-gram figures, which says which n-grams are protected."""
     t, corpus, settings = shown.t, shown.audit.corpus, shown.audit.settings.get("protect")
     share = settings.get("max_document_frequency") if isinstance(settings, Mapping) else None
     if corpus.n == 1:
@@ -140,7 +140,8 @@ def _roc_caption(shown: Shown, _: int) -> str:
     return shown.t("plots.roc.caption_seeds" if num_seeds(shown.audit.models) > 1 else "plots.roc.caption")
 
 
-def _rocs(shown: Shown, attacks: Sequence[str]) -> list[str]:
+def _draw_rocs(shown: Shown, attacks: Sequence[str]) -> list[str]:
+    """Return the ROC panels of these attacks."""
     models, cell = shown.audit.models, shown.audit.cell
     return [panel for attack in attacks for panel in membership_plots.roc_panels(models, attack, cell, shown.t)]
 
@@ -150,25 +151,25 @@ PLOTS: tuple[Plot, ...] = (
     Plot(
         name="identifiers",
         place="documents",
-        draw=_corpus("identifiers"),
-        caption=_caption("plots.identifiers.caption"),
+        draw=_draw_corpus("identifiers"),
+        caption=_caption_of("plots.identifiers.caption"),
         titled=False,
         columns=3,
     ),
-    Plot(name="by_n", place="documents", draw=_corpus("by_n"), caption=_by_n_caption, columns=3),
+    Plot(name="by_n", place="documents", draw=_draw_corpus("by_n"), caption=_by_n_caption, columns=3),
     Plot(
         name="margin",
         place="documents",
-        draw=_corpus("margin"),
+        draw=_draw_corpus("margin"),
         caption=lambda shown, _: shown.t("plots.margin.caption", k=shown.audit.corpus.k),
         columns=3,
     ),
-    Plot(name="unicity", place="documents", draw=_corpus("unicity"), caption=_unicity_caption, columns=3),
+    Plot(name="unicity", place="documents", draw=_draw_corpus("unicity"), caption=_unicity_caption, columns=3),
     Plot(
         name="tradeoff",
         place="tradeoff",
         draw=lambda shown: plots.tradeoff_panels(shown.audit.models, shown.t),
-        caption=_caption("plots.tradeoff.caption", "plots.tradeoff.same_axes"),
+        caption=_caption_of("plots.tradeoff.caption", "plots.tradeoff.same_axes"),
         titled=False,
         keyed=True,
     ),
@@ -201,7 +202,7 @@ PLOTS: tuple[Plot, ...] = (
         name="excess",
         place="leaks",
         draw=lambda shown: plots.excess_panels(shown.audit.models, shown.t),
-        caption=_caption("plots.excess.caption", count=True),
+        caption=_caption_of("plots.excess.caption", count=True),
     ),
     Plot(
         name="ngrams",
@@ -213,7 +214,7 @@ PLOTS: tuple[Plot, ...] = (
         name="low_cost",
         place="low_cost",
         draw=lambda shown: membership_plots.low_cost_panels(shown.audit.models, shown.f1_of_all, shown.t),
-        caption=_caption("plots.low_cost.caption"),
+        caption=_caption_of("plots.low_cost.caption"),
         titled=False,
         columns=3,
         keyed=True,
@@ -222,14 +223,14 @@ PLOTS: tuple[Plot, ...] = (
         name="auc",
         place="membership",
         draw=lambda shown: membership_plots.auc_panels(shown.audit.models, shown.attacks, shown.t),
-        caption=_caption("plots.auc.caption", count=True),
+        caption=_caption_of("plots.auc.caption", count=True),
         titled=False,
         keyed=True,
     ),
     Plot(
         name="roc",
         place="membership",
-        draw=lambda shown: _rocs(shown, shown.attacks[:1]),
+        draw=lambda shown: _draw_rocs(shown, shown.attacks[:1]),
         caption=_roc_caption,
         titled=False,
     ),
@@ -241,14 +242,14 @@ PLOTS: tuple[Plot, ...] = (
             for attack in shown.attacks[:1]
             for panel in membership_plots.precision_panels(shown.audit.models, attack, shown.t)
         ],
-        caption=_caption("plots.precision.caption"),
+        caption=_caption_of("plots.precision.caption"),
         titled=False,
         folded=True,
     ),
     Plot(
         name="other_rocs",
         place="membership",
-        draw=lambda shown: _rocs(shown, shown.attacks[1:]),
+        draw=lambda shown: _draw_rocs(shown, shown.attacks[1:]),
         caption=_roc_caption,
         titled=False,
         folded=True,

@@ -71,14 +71,14 @@ def is_endpoint(folder: Path) -> bool:
     return (folder / ENDPOINT).is_file()
 
 
-def _positions(folder: Path) -> int:
-    """Return the context length of the base model, whose config lies in the folder; 2^30 if unknown."""
+def _context_length(folder: Path) -> int:
+    """Return the context length of the base model, in tokens, from the folder's config; 2^30 if unknown."""
     return positions_in(folder) or 1 << 30
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
-        return None
+        """Return None, so that no redirect is followed."""
 
 
 def _completions(url: str, question: dict[str, Any]) -> list[dict[str, Any]]:
@@ -104,7 +104,8 @@ def _completions(url: str, question: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _token_log_probs(url: str, model: str, ids: list[int]) -> tuple[list[float], list[float]]:
-    """Return, for each token but the first, (its log-probability, that of the likeliest token at its position)."""
+    """Return (log-probability of each token but the first, log-probability of the likeliest token at its position),
+    from the server."""
     question = {"model": model, "prompt": ids, "max_tokens": 1, "echo": True, "logprobs": 1, "temperature": 0}
     found = next(iter(_completions(url, question)), {}).get("logprobs")
     own, tops = (found.get(name) if isinstance(found, dict) else None for name in ("token_logprobs", "top_logprobs"))
@@ -131,7 +132,8 @@ def _log_prob(value: Any) -> float:
 
 
 def _cached_log_probs(about: dict[str, Any], ids: list[int], known: dict[str, Any], answers: IO[str]) -> Any:
-    """Return the `_token_log_probs` of these ids from the cache ``known``, or from the server and then cached."""
+    """Return the `_token_log_probs` of these ids from the cache ``known``, else from the server, adding them to the
+    cache."""
     digest = hashlib.sha256(json.dumps([about["url"], about["model"], ids]).encode()).hexdigest()
     if digest not in known:
         known[digest] = _token_log_probs(about["url"], about["model"], ids)
@@ -172,7 +174,7 @@ def score_endpoint(
     scores = unscored(store.num_tokens)
     if not about["log_probs"]:
         return TokenScores(doc_offsets=store.doc_offsets, **scores)
-    windows = cut_windows(store, min(window_length, _positions(folder) - 1), special)  # it writes a token
+    windows = cut_windows(store, min(window_length, _context_length(folder) - 1), special)  # it writes a token
     file.touch(mode=0o600)
     with file.open("a", encoding="utf-8") as answers:
         for number in range(len(windows)):
@@ -199,8 +201,8 @@ def score_endpoint(
 
 
 def _cached_answers(file: Path, num: int = 2) -> Iterator[tuple[str, Any]]:
-    """Yield (request digest, answer) of earlier runs whose answer has ``num`` parts; a line that was cut off is
-    skipped."""
+    """Yield (request digest, answer) from the cache file of earlier runs, those of ``num`` values only; a truncated
+    line is skipped."""
     for line in file.read_text(encoding="utf-8").split("\n") if file.exists() else ():
         try:
             digest, *answer = json.loads(line)
@@ -223,7 +225,7 @@ class Server:
     def __init__(self, folder: Path, tokenizer: PreTrainedTokenizerFast):
         self._about, self._tokenizer = read_json(folder / ENDPOINT), core_tokenizer(tokenizer)
         #: Context length: prompt and continuation together have at most so many tokens.
-        self.num_positions = _positions(folder)
+        self.num_positions = _context_length(folder)
         check_host(self._about["url"], self._about["host"])
 
     def write(
@@ -278,7 +280,7 @@ class Server:
 
     @property
     def gives_log_probs(self) -> bool:
-        """Whether the server gives log-probabilities of given tokens."""
+        """Whether the server returns log-probabilities of the tokens that it is sent."""
         return bool(self._about["log_probs"])
 
     def score(
@@ -313,8 +315,7 @@ class Server:
         return scores
 
     def retokenized(self, ids: np.ndarray) -> list[int]:
-        """Return the ids that the tokenizer gives to the decoded text, as for text that the server generates; they may
-        differ from ``ids``."""
+        """Return the ids that the tokenizer gives to the text of ``ids``, which may differ from them."""
         (text,) = self._tokenizer.decode([ids.tolist()], skip_special_tokens=False)
         (made,) = self._tokenizer.encode([text])
         return made.ids

@@ -71,8 +71,8 @@ class Decoding:
         return f"sampling at temperature {self.temperature:g} from {among}"
 
     def log_probs(self, logits: torch.Tensor) -> torch.Tensor:
-        """Return log-probabilities (N, V) of the next token under this scheme; minus infinity for tokens that cannot be
-        drawn."""
+        """Return the next token's log-probabilities (N, V) under this decoding scheme; minus infinity for tokens that
+        cannot be drawn."""
         if self.temperature == 0:
             only = torch.full_like(logits, -torch.inf, dtype=torch.float32)
             return only.scatter_(1, logits.argmax(-1, keepdim=True), 0.0)
@@ -132,7 +132,7 @@ def generate(
     device_ = pick_device(device)
     net: Any = model.to(device=device_).eval()  # type: ignore
     lengths = np.array([len(prompt) for prompt in prompts], dtype=np.int64) + (special.prefix is not None)
-    _check(model, lengths, num_tokens, num_samples, batch_size)
+    _check_lengths(model, lengths, num_tokens, num_samples, batch_size)
     order = np.argsort(-lengths, kind="stable")
     made = np.full((len(prompts), num_samples, num_tokens), -1, dtype=np.int64)
     ends = end_ids(net, special)
@@ -144,6 +144,7 @@ def generate(
     batches = np.split(order, starts[1:])
 
     def write(*, static: bool) -> None:
+        """Generate all batches and store the tokens; ``static``: with a compiled model and a fixed number of rows."""
         config, done = _generation_config(decoding, num_tokens, num_samples, special, ends, static=static), 0
         with _seeded(seed, device_), without_own_settings(net), torch.inference_mode(not static):
             for rows in batches:
@@ -157,7 +158,7 @@ def generate(
                         generation_config=config,
                     )
                 new = output[: len(rows) * num_samples, ids.shape[1] :].cpu().numpy()
-                new = np.where(_ended(new, ends if decoding.may_end else []), -1, new)
+                new = np.where(_after_end(new, ends if decoding.may_end else []), -1, new)
                 made[rows, :, : new.shape[1]] = new.reshape(len(rows), num_samples, -1)
                 done += len(rows)
                 if progress:
@@ -217,7 +218,7 @@ def score_continuations(
         raise PolicyError(f"expected a prefix and a continuation, got {num_prefix} and {num_suffix} tokens")
     if special.prefix is not None:
         ids = np.concatenate([np.full((len(ids), 1), special.prefix), ids], axis=1)
-    _check(model, np.array([num_prefix + offset]), num_suffix, 1, batch_size)
+    _check_lengths(model, np.array([num_prefix + offset]), num_suffix, 1, batch_size)
     kind = "cuda" if device_.type == "cuda" else "cpu"
     rows_at_once = max(1, MAX_LOGITS[kind] // (model.config.vocab_size * num_suffix))
     rows_at_once = rows_at_once if kind == "cuda" else min(batch_size, rows_at_once)
@@ -244,17 +245,20 @@ def score_continuations(
 
 
 def _num_rows(config: Any, length: int) -> int:
-    """Return the number of rows of ``length`` tokens that a GPU batch may hold."""
+    """Return how many rows of ``length`` tokens fit into a GPU batch, by keys, values and logits."""
     text = config.get_text_config()
     keys = 2 * getattr(text, "num_hidden_layers", 1) * getattr(text, "hidden_size", 1) * length
     return max(1, min(MAX_KEYS // keys, MAX_LOGITS["cuda"] // text.vocab_size))
 
 
 def _is_compiled(net: Any, device: torch.device, num_steps: int) -> bool:
+    """Return whether the generation loop is compiled: on a GPU, for enough steps, if the model allows it."""
     return device.type == "cuda" and num_steps >= FEWEST_COMPILED and bool(net._can_compile_fullgraph)
 
 
-def _check(model: Any, lengths: np.ndarray, num_tokens: int, num_samples: int, batch_size: int) -> None:
+def _check_lengths(model: Any, lengths: np.ndarray, num_tokens: int, num_samples: int, batch_size: int) -> None:
+    """Raise an error if a number is below 1, a prompt is empty, or prompt and continuation exceed the model's
+    context."""
     if min(num_tokens, num_samples, batch_size) < 1:
         raise PolicyError("generation: num_tokens, num_samples and batch_size are 1 or more")
     if len(lengths) and lengths.min() < 1:
@@ -321,8 +325,8 @@ def _moved_by_padding(net: Any, special: SpecialIds, device: torch.device) -> bo
     return _moved[net]
 
 
-def _ended(new: np.ndarray, end: list[int]) -> np.ndarray:
-    """Return the positions after the first end of text in each row, bool of the shape of ``new``."""
+def _after_end(new: np.ndarray, end: list[int]) -> np.ndarray:
+    """Return whether each token comes after the first end-of-text token of its row, bool."""
     ends = np.isin(new, end)
     return np.asarray(np.cumsum(ends, axis=1) - ends > 0)
 

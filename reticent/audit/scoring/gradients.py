@@ -57,8 +57,8 @@ _STREAM = 67
 def sampled_documents(
     individual: np.ndarray, is_member: np.ndarray, seed: int, *, units: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the numbers of the documents that the costly attacks score, ascending int64: the first `MOST_DOCUMENTS` of
-    each of at most `MOST_MEMBERS` members and `MOST_OTHERS` others, drawn at random.
+    """Return the ascending numbers of the documents that costly attacks score, int64: the first `MOST_DOCUMENTS` of
+    each of at most `MOST_MEMBERS` members and `MOST_OTHERS` others, chosen at random.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def gradient_norms(
     where = pick_device(device)
     net: Any = model.to(device=where).eval()  # type: ignore
     chosen = mask & (word_folds(store, folds, seed)[0] == 0) if objective == "mlm" else mask
-    asked = _Asked(cut_windows(store, window_length, special), chosen, objective, net)
+    asked = _LossWindows(cut_windows(store, window_length, special), chosen, objective, net)
     norms, layers, is_checked, done = np.full(store.num_documents, np.nan), _Layers.of(net), False, 0
     with fused_activations(net):
         for group in asked.batches(documents):
@@ -143,7 +143,7 @@ def gradient_norms(
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _DocumentBatch:
     """A batch of rows of several documents: input ids (B, T), attention mask or None, flat positions whose loss counts
     (N,), true tokens (N,), and the document (0 to U - 1, ascending, on the host) of each row and position."""
 
@@ -157,8 +157,8 @@ class _Question:
     _slots: dict[bool, tuple[int, torch.Tensor | None]] = field(default_factory=dict)
 
     def laid(self, values: torch.Tensor) -> torch.Tensor:
-        """Return a layer's input or output gradient, (B, T, ...) or (N, ...), as (U, L, ...): the positions of each
-        document end to end, padded with zeros."""
+        """Return a layer's inputs or output gradients, (B, T, ...) or (N, ...), as (U, L, ...): the positions of each
+        document in a row, padded with zeros."""
         is_rows = values.ndim == 3 or not values.is_floating_point()
         expected = self.given.shape if is_rows else self.wanted.shape
         if values.shape[: len(expected)] != expected or values.ndim > 3:
@@ -177,7 +177,7 @@ class _Question:
         return values.reshape(self.num_documents, -1, *values.shape[1 + is_rows :])
 
 
-class _Asked:
+class _LossWindows:
     """The windows of a store and the tokens whose loss counts, as batches for a model."""
 
     def __init__(self, windows: Windows, chosen: np.ndarray, objective: str, net: Any):
@@ -198,8 +198,8 @@ class _Asked:
         return np.asarray(self._totals[self.bounds[documents + 1]] - self._totals[self.bounds[documents]])
 
     def batches(self, documents: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield groups of document numbers with a token whose loss counts, the longest first, as many as `fits`
-        allows, or one."""
+        """Yield arrays of document numbers, the longest documents first, each as large as `fits` allows; documents
+        without a token whose loss counts are left out."""
         documents = documents[self.counts(documents) > 0]
         documents = documents[np.argsort(-np.diff(self.windows.store.doc_offsets)[documents], kind="stable")]
         first = 0
@@ -211,34 +211,37 @@ class _Asked:
             first = last
 
     def fits(self, documents: np.ndarray) -> bool:
-        """Whether these documents fit into one batch."""
+        """Return whether the windows of these documents fit into memory as one batch."""
         counts, added = self.counts(documents), self.windows.special.num_added
-        num_cells = sum(len(part) * int(self.windows.lengths[part].max() + added) for part in self._parts(documents))
+        num_cells = sum(
+            len(part) * int(self.windows.lengths[part].max() + added) for part in self._split_by_length(documents)
+        )
         num_logits = max(num_cells if self.head is None else int(counts.sum()), len(documents) * int(counts.max()))
         is_small = num_logits * self.net.config.vocab_size <= MAX_LOGITS[self._kind]
         return num_cells <= MAX_CELLS[self._kind] and is_small
 
-    def _windows(self, documents: np.ndarray) -> np.ndarray:
+    def _counted_windows(self, documents: np.ndarray) -> np.ndarray:
         """Return the numbers of the documents' windows that hold a token whose loss counts."""
         spans = [np.arange(self.bounds[document], self.bounds[document + 1]) for document in documents.tolist()]
         windows = np.concatenate(spans)
         return np.asarray(windows[self.num_asked[windows] > 0])
 
-    def _parts(self, documents: np.ndarray) -> list[np.ndarray]:
-        """Return the windows of full length, and the others, which would be padded to these in one batch."""
-        windows = self._windows(documents)
+    def _split_by_length(self, documents: np.ndarray) -> list[np.ndarray]:
+        """Return the documents' windows as arrays of window numbers: those of full length, and the others, which would
+        be padded to it."""
+        windows = self._counted_windows(documents)
         is_whole = self.windows.lengths[windows] == self.windows.longest - self.windows.special.num_added
         return [part for part in (windows[is_whole], windows[~is_whole]) if len(part)]
 
-    def of(self, documents: np.ndarray) -> list[_Question]:
-        """Return the batches of these documents, each of which has a token whose loss counts."""
+    def of(self, documents: np.ndarray) -> list[_DocumentBatch]:
+        """Return the model inputs for these documents, one batch for full windows and one for shorter ones."""
         number = np.empty(self.windows.store.num_documents, dtype=np.int64)
         number[documents] = np.arange(len(documents))
-        parts = self._parts(documents)
-        return [self._question(part, number[self.windows.documents[part]], len(documents)) for part in parts]
+        parts = self._split_by_length(documents)
+        return [self._batch(part, number[self.windows.documents[part]], len(documents)) for part in parts]
 
-    def _question(self, numbers: np.ndarray, of_rows: np.ndarray, num_documents: int = 1) -> _Question:
-        """Return the batch of the windows ``numbers``, whose documents are ``of_rows``."""
+    def _batch(self, numbers: np.ndarray, of_rows: np.ndarray, num_documents: int = 1) -> _DocumentBatch:
+        """Return the windows ``numbers`` as one batch; ``of_rows`` has the document of each."""
         batch = self.windows.gather(numbers)
         positions = self.windows.token_positions(numbers, batch.input_ids.shape[1])
         asked = (positions >= 0) & self.chosen[np.maximum(positions, 0)]
@@ -253,15 +256,15 @@ class _Asked:
         given, wanted, labels = (torch.from_numpy(part).to(self.device) for part in (input_ids, cells, true))
         seen = None if attention is None or attention.all() else torch.from_numpy(attention).to(self.device)
         of_cells = of_rows[cells // batch.input_ids.shape[1]]
-        return _Question(num_documents, given, seen, wanted, labels, of_rows, of_cells)
+        return _DocumentBatch(num_documents, given, seen, wanted, labels, of_rows, of_cells)
 
     def gradients(self, document: int) -> dict[Any, torch.Tensor]:
         """Return the gradient of one document's summed loss by weight, computed by torch itself."""
         self.net.zero_grad(set_to_none=True)
-        windows = self._windows(np.array([document]))
+        windows = self._counted_windows(np.array([document]))
         for start in range(0, len(windows), ROWS_AT_ONCE):
             some = windows[start : start + ROWS_AT_ONCE]
-            question = self._question(some, np.zeros(len(some), dtype=np.int64))
+            question = self._batch(some, np.zeros(len(some), dtype=np.int64))
             with seeing(self.net, question.seen):
                 logits = logits_of(self.net, self.head, question.given, question.seen, question.wanted)
             torch.nn.functional.cross_entropy(logits.float(), question.true, reduction="sum").backward()
@@ -273,7 +276,7 @@ class _Unknown(Exception):
 
 
 def _normalised(layer: Any, read: torch.Tensor) -> torch.Tensor:
-    """Return the normalised input of a layer norm or RMS norm, which the layer multiplies with its weight."""
+    """Return the normalised input of a layer norm or RMS norm, before its weight multiplies it."""
     if isinstance(layer, torch.nn.LayerNorm):
         return torch.nn.functional.layer_norm(read, layer.normalized_shape, eps=layer.eps)
     eps = next((getattr(layer, name) for name in ("variance_epsilon", "eps", "epsilon") if hasattr(layer, name)), None)
@@ -309,7 +312,7 @@ class _Layers:
         self._squares: dict[Any, torch.Tensor] = {}
         #: (kind, input, output gradient) of a tied matrix at the first of its two uses in the backward pass.
         self._tied: dict[Any, tuple[str, torch.Tensor, torch.Tensor]] = {}
-        self._question: _Question | None = None
+        self._batch: _DocumentBatch | None = None
         #: Layer -> (input, output gradient) in the batches before the last of the same documents.
         self._before: dict[Any, tuple[torch.Tensor, torch.Tensor]] = {}
         self._is_last = True
@@ -318,13 +321,13 @@ class _Layers:
     def of(cls, net: Any) -> _Layers | None:
         """Return the layers of a model; None, with a warning, if one is of an unknown kind."""
         try:
-            return cls(net, list(cls._watched(net)))
+            return cls(net, list(cls._weighted_modules(net)))
         except _Unknown:
             return _say_alone(net.config.model_type)
 
     @classmethod
-    def _watched(cls, module: Any) -> Iterator[Any]:
-        """Yield the modules with trainable weights of their own; raise `_Unknown` if one is of an unknown kind."""
+    def _weighted_modules(cls, module: Any) -> Iterator[Any]:
+        """Yield the modules that have trainable weights of their own; raise `_Unknown` for one of an unknown kind."""
         own = {id(weight) for weight in module.parameters(recurse=False) if weight.requires_grad}
         below = {id(weight) for child in module.children() for weight in child.parameters()}
         if own - below:
@@ -333,11 +336,11 @@ class _Layers:
                 raise _Unknown
             yield module
         for child in module.children():
-            yield from cls._watched(child)
+            yield from cls._weighted_modules(child)
 
-    def agree(self, questions: list[_Question], gradients: dict[Any, torch.Tensor]) -> bool:
-        """Whether the squared gradient norm of every weight equals that of torch's own gradient for the one document of
-        ``questions``; warns if not."""
+    def agree(self, questions: list[_DocumentBatch], gradients: dict[Any, torch.Tensor]) -> bool:
+        """Return whether the hooks' squared gradient norm of every weight equals that of ``gradients``, torch's own,
+        for the one document of ``questions``; warn if not."""
         plain = {weight: float(gradient.float().square().sum()) for weight, gradient in gradients.items()}
         try:
             self.norms(questions)
@@ -355,12 +358,12 @@ class _Layers:
             return False
         return True
 
-    def norms(self, questions: list[_Question]) -> np.ndarray:
-        """Return the gradient norm of each document's summed loss, float64 (U,)."""
+    def norms(self, questions: list[_DocumentBatch]) -> np.ndarray:
+        """Return the gradient norm of each document's summed loss over all weights, float64 (U,)."""
         self._squares, self._tied, self._before = {}, {}, {}
         with self._hooked():
             for question in questions:
-                self._question, self._is_last = question, question is questions[-1]
+                self._batch, self._is_last = question, question is questions[-1]
                 with seeing(self.net, question.seen):
                     inputs = whole_inputs(self.net, question.given, question.seen)
                     values = self.net(**inputs).logits if self.head is None else self.net.base_model(**inputs)[0]
@@ -368,15 +371,15 @@ class _Layers:
                     logits = at if self.head is None else self.head(at)
                     torch.nn.functional.cross_entropy(logits.float(), question.true, reduction="sum").backward()
         for layer, (read, back) in self._before.items():  # not run in the last batch
-            self._measure(layer, read, back)
+            self._add_layer(layer, read, back)
         squares = torch.stack(list(self._squares.values())).sum(0).cpu().numpy().astype(np.float64)
-        self._question, self._tied, self._before = None, {}, {}
+        self._batch, self._tied, self._before = None, {}, {}
         return np.sqrt(np.maximum(squares, 0.0))
 
     @contextmanager
     def _hooked(self) -> Iterator[None]:
-        """Hook the layers within the context, in which their weights have no gradients."""
-        handles = [layer.register_forward_hook(self._forward) for layer in self.layers]
+        """Hook the layers within the context, with the weights' own gradients turned off."""
+        handles = [layer.register_forward_hook(self._on_forward) for layer in self.layers]
         for weight in self.weights:
             weight.requires_grad_(False)
         try:
@@ -387,42 +390,47 @@ class _Layers:
             for handle in handles:
                 handle.remove()
 
-    def _forward(self, layer: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    def _on_forward(self, layer: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        """Hook a layer's output, so that its gradient reaches `_on_backward` with the layer's input."""
         if len(inputs) != 1 or not isinstance(output, torch.Tensor):
             raise _Unknown
         if not output.requires_grad:  # the first of a path
             output.requires_grad_(True)
         read = inputs[0].detach()
-        output.register_hook(lambda back: self._backward(layer, read, back))
+        output.register_hook(lambda back: self._on_backward(layer, read, back))
 
-    def _backward(self, layer: Any, read: torch.Tensor, back: torch.Tensor) -> None:
-        assert self._question is not None
-        here = self._question.laid(read), self._question.laid(back.float())
+    def _on_backward(self, layer: Any, read: torch.Tensor, back: torch.Tensor) -> None:
+        """Collect a layer's input and output gradient over the batches, and at the last batch add the layer's gradient
+        norms."""
+        assert self._batch is not None
+        here = self._batch.laid(read), self._batch.laid(back.float())
         if not self._is_last:
             if layer in self._before:
                 raise _Unknown
             self._before[layer] = here
         elif (before := self._before.pop(layer, None)) is None:
-            self._measure(layer, *here)
+            self._add_layer(layer, *here)
         else:
-            self._measure(layer, *(torch.cat(both, dim=1) for both in zip(before, here, strict=True)))
+            self._add_layer(layer, *(torch.cat(both, dim=1) for both in zip(before, here, strict=True)))
 
-    def _measure(self, layer: Any, read: torch.Tensor, back: torch.Tensor) -> None:
+    def _add_layer(self, layer: Any, read: torch.Tensor, back: torch.Tensor) -> None:
+        """Add the squared gradient norms of a layer's weight and bias for each document."""
         kind, trained = _kind_of(layer), set(map(id, self.weights))
         weight, bias = layer.weight, getattr(layer, "bias", None)
         if id(weight) in trained:
             if kind == "linear":
-                self._add(weight, kind, linear_squares(read, back), read, back)
+                self._add_squares(weight, kind, linear_squares(read, back), read, back)
             elif kind == "embedding":
                 if layer.padding_idx is not None:
                     back = back * (read != layer.padding_idx)[:, :, None]
-                self._add(weight, kind, row_squares(read, back), read, back)
+                self._add_squares(weight, kind, row_squares(read, back), read, back)
             else:
-                self._add(weight, kind, (_normalised(layer, read) * back).sum(1).square_().sum(1))
+                self._add_squares(weight, kind, (_normalised(layer, read) * back).sum(1).square_().sum(1))
         if bias is not None and id(bias) in trained:
-            self._add(bias, "bias", back.sum(1).square_().sum(1))
+            self._add_squares(bias, "bias", back.sum(1).square_().sum(1))
 
-    def _add(self, weight: Any, kind: str, squares: torch.Tensor, *factors: torch.Tensor) -> None:
+    def _add_squares(self, weight: Any, kind: str, squares: torch.Tensor, *factors: torch.Tensor) -> None:
+        """Add a weight's squared gradient norms; for a matrix tied between embedding and head also their cross term."""
         if weight in self._tied:
             other, *before = self._tied[weight]
             uses = {kind: factors, other: tuple(before)}

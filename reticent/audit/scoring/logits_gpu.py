@@ -19,6 +19,7 @@ BLOCK = 4096
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _reduce_rows(logits, true, reals, integers, num_rows, num_logits, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Triton kernel: compute log p, entropy, deviation, argmax, rank and top log p of one row of logits."""
     row = tl.program_id(0).to(tl.int64)
     values = logits + row * num_logits
     wanted = tl.load(values + tl.load(true + row)).to(tl.float32)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 def states_of(model: Any, head: Any, **inputs: Any) -> tuple[torch.Tensor, Any]:
-    """Run a forward pass and return (last hidden states, key-value cache or None); without a ``head`` the logits take
-    the place of the states.
+    """Run a forward pass and return (last hidden states, key-value cache or None); without ``head``, logits in place of
+    the states.
 
     Parameters
     ----------
@@ -41,8 +41,7 @@ def states_of(model: Any, head: Any, **inputs: Any) -> tuple[torch.Tensor, Any]:
 
 
 def is_shareable(cache: Any) -> bool:
-    """Whether a key-value cache can be repeated for other rows: only plain layers, without sliding windows or recurrent
-    states."""
+    """Return whether a key-value cache can be repeated for other rows: no sliding windows, no recurrent states."""
     from transformers.cache_utils import DynamicLayer
 
     layers = getattr(cache, "layers", ())
@@ -107,9 +106,9 @@ def sum_log_probs(
     parts = []
     for first in range(0, len(input_ids), step):
         ids, asked, group = (array[first : first + step] for array in (input_ids, true, groups))
-        mask = _mask(model, None if attention is None else attention[first : first + step])
+        mask = _mask_tensor(model, None if attention is None else attention[first : first + step])
         parts.append(
-            _sums(
+            _batch_sums(
                 model, head, ids, asked, group, mask, shift=int(causal), num_groups=num_groups, shared=shared,
                 alike=alike, at_once=at_once,
             )
@@ -117,11 +116,12 @@ def sum_log_probs(
     return np.concatenate(parts)
 
 
-def _mask(model: Any, attention_NT: np.ndarray | None) -> torch.Tensor | None:
+def _mask_tensor(model: Any, attention_NT: np.ndarray | None) -> torch.Tensor | None:
+    """Return the attention mask on the model's device; None if no token is padding."""
     return None if attention_NT is None or attention_NT.all() else torch.from_numpy(attention_NT).to(model.device)
 
 
-def _sums(
+def _batch_sums(
     model: Any,
     head: Any,
     ids_NT: np.ndarray,
@@ -138,6 +138,7 @@ def _sums(
     """Return `sum_log_probs` of one batch; ``shift`` is 1 for a causal model, else 0."""
 
     def moved(array: np.ndarray) -> torch.Tensor:
+        """Return the array as a tensor on the model's device."""
         return torch.from_numpy(np.ascontiguousarray(array)).to(model.device)
 
     first = max(0, shared - 1)  # the last shared cell predicts the token after it
@@ -181,7 +182,7 @@ def sum_choices(
         torch.from_numpy(np.ascontiguousarray(a)).to(device) for a in (input_ids, np.flatnonzero(asked), choices)
     )
     at_once = max(1, MAX_LOGITS["cuda" if device.type == "cuda" else "cpu"] // model.config.vocab_size)
-    states = _states(model, head, ids, _mask(model, attention), 0, 1).flatten(0, 1).index_select(0, cells)
+    states = _states(model, head, ids, _mask_tensor(model, attention), 0, 1).flatten(0, 1).index_select(0, cells)
     parts = [
         _log_probs(state, head, token)
         for state, token in zip(states.split(at_once), tokens.split(at_once), strict=True)
@@ -192,8 +193,8 @@ def sum_choices(
 
 
 def _log_probs(states_ND: torch.Tensor, head: Any, tokens_NC: torch.Tensor) -> torch.Tensor:
-    """Return the log-probability of each of the given tokens at each cell, float32 (N, C), in float32 arithmetic; the
-    states are logits if there is no head."""
+    """Return the log-probability of the tokens ``tokens_NC`` at each cell, float32 (N, C), computed in float32; without
+    a head the states are logits."""
     with torch.autocast(states_ND.device.type, enabled=False):
         logits = states_ND.float() if head is None else head(states_ND.float()).float()
     return logits.gather(1, tokens_NC) - logits.logsumexp(-1, keepdim=True)

@@ -85,11 +85,13 @@ def _gpu_kernel(device: torch.device) -> Callable[[torch.Tensor, torch.Tensor], 
 
 
 def _in_torch(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return the six columns of `score_logits`, computed by torch in float32."""
     with torch.autocast(logits_NV.device.type, enabled=False):  # it would take the products for those of a model
-        return _columns(logits_NV, true_N)
+        return _torch_columns(logits_NV, true_N)
 
 
-def _columns(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def _torch_columns(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return the six columns of `score_logits` from logits in any precision."""
     log_p = torch.log_softmax(logits_NV.float(), dim=-1)
     true_log_p = log_p.gather(1, true_N[:, None])
     top, argmax = log_p.max(-1)
@@ -104,12 +106,14 @@ def _columns(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tenso
 
 
 def _in_numba(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return the six columns of `score_logits`, computed by Numba on several CPU threads."""
     logits, true, num_rows = logits_NV.numpy(), true_N.numpy(), len(true_N)
     reals, integers = np.empty((4, num_rows), np.float32), np.empty((2, num_rows), np.int32)
     num_parts = max(1, min(torch.get_num_threads(), num_rows))
     bounds = [num_rows * part // num_parts for part in range(num_parts + 1)]
 
     def score(part: int) -> None:
+        """Score one part of the rows."""
         rows = slice(bounds[part], bounds[part + 1])
         _score_rows(logits[rows], true[rows], reals[:, rows], integers[:, rows])
 
@@ -124,6 +128,7 @@ def _in_numba(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tens
 
 @cache
 def _pool(num_threads: int) -> ThreadPoolExecutor:
+    """Return the thread pool of `_in_numba`."""
     return ThreadPoolExecutor(num_threads, thread_name_prefix="logits")
 
 
@@ -359,16 +364,16 @@ class Scorer:
         self._scores = [unscored(store.num_tokens + num_ends) for _ in models]
 
     def batches(self) -> Iterator[tuple[np.ndarray, Batch]]:
-        """Yield (window numbers, batch) for every window of this process once, longest first, so that memory peaks at
-        the start."""
-        own = self._order()[self.world.rank :: self.world.size]
+        """Yield (window numbers, batch) for every window of this process once, longest first, so that peak memory comes
+        at the start."""
+        own = self._plan_batches()[self.world.rank :: self.world.size]
         for item in prefetched((numbers, self.windows.gather(numbers)) for numbers in own):
             yield item
             self._done = min(self._done + len(item[0]) * self.world.size, self._total)
             if self._progress:
                 self._progress(self._done)
 
-    def _order(self) -> list[np.ndarray]:
+    def _plan_batches(self) -> list[np.ndarray]:
         """Return the window numbers of each batch, longest windows first; a GPU takes more rows of shorter windows."""
         order = np.argsort(-self.windows.lengths, kind="stable")
         widths = self.windows.lengths[order] + self.windows.special.num_added
@@ -391,6 +396,7 @@ class Scorer:
             self._run(objective, folds=folds, all_occurrences=all_occurrences, seed=seed)
 
     def _run(self, objective: str, *, folds: int, all_occurrences: bool, seed: int) -> None:
+        """Score the store under the objective: causal windows in one pass, masked windows in one pass a fold."""
         if objective != "mlm":
             for numbers, batch in self.batches():
                 positions = self.windows.token_positions(numbers, batch.input_ids.shape[1])
@@ -418,7 +424,7 @@ class Scorer:
                 self.score(input_ids, batch.attention, np.where(chosen, positions, -1))
 
     def _with_ends(self, ahead_BT: np.ndarray, positions_BT: np.ndarray, windows: np.ndarray) -> np.ndarray:
-        """Return the store position of the token that each cell of a causal model predicts, ``ahead_BT``, with the
+        """Return ``ahead_BT``, the store position that each cell of a causal model predicts, with positions of
         end-of-text tokens added if these are scored."""
         if self._end is not None:
             documents = self.windows.documents[windows][:, None]
@@ -428,7 +434,8 @@ class Scorer:
 
     @torch.inference_mode()
     def score(self, input_ids_BT: np.ndarray, attention_BT: np.ndarray | None, positions_BT: np.ndarray) -> None:
-        """Score the store's tokens at ``positions_BT``, each predicted at its cell; cells with -1 are not scored."""
+        """Score the tokens at the store positions ``positions_BT``, each predicted at its own cell of the batch; -1 is
+        not scored."""
         for start in range(0, len(input_ids_BT), self._rows_at_once(input_ids_BT.shape[1])):
             rows = slice(start, start + self._rows_at_once(input_ids_BT.shape[1]))
             cells = np.flatnonzero(positions_BT[rows] >= 0)
@@ -438,12 +445,12 @@ class Scorer:
             is_end = at >= self.store.num_tokens  # last, so that the numbers of tokens are to the bit those without
             cells, at = (np.concatenate([values[~is_end], values[is_end]]) for values in (cells, at))
             num_own = len(at) - np.count_nonzero(is_end)
-            given, wanted = self._moved(input_ids_BT[rows]), self._moved(cells)
+            given, wanted = self._to_device(input_ids_BT[rows]), self._to_device(cells)
             true = np.full(len(at), self._end or 0, dtype=np.int64)
             true[:num_own] = self.store.input_ids[at[:num_own]]
             seen = None if attention_BT is None else attention_BT[rows]
-            mask = None if seen is None or seen.all() else self._moved(seen)
-            self._score_cells(at, given, mask, wanted, self._moved(true))
+            mask = None if seen is None or seen.all() else self._to_device(seen)
+            self._score_cells(at, given, mask, wanted, self._to_device(true))
 
     def _score_cells(
         self,
@@ -453,27 +460,27 @@ class Scorer:
         wanted: torch.Tensor,
         true: torch.Tensor,
     ) -> None:
-        """Score the tokens at the store positions ``at``, which the flat cells ``wanted`` of the batch predict."""
+        """Score the tokens ``true`` at the store positions ``at``, predicted at the flat batch cells ``wanted``."""
         num_own = int(np.count_nonzero(at < self.store.num_tokens))
         for number, (model, head) in enumerate(zip(self.models, self._heads, strict=True)):
             with torch.autocast(self._kind, dtype=torch.bfloat16, enabled=self._bf16):
-                values = self._values(model, head, given, mask, wanted)
-                columns = self._reduced(values, head, true, model.config.vocab_size, num_own)
+                values = self._cell_states(model, head, given, mask, wanted)
+                columns = self._reduce_cells(values, head, true, model.config.vocab_size, num_own)
             # Fetched when the next is under way, so that a GPU does not wait for it.
             self._pending.append((number, at, columns))
             if len(self._pending) > len(self.models):
-                self._fetch()
+                self._store_oldest()
 
     @staticmethod
-    def _values(
+    def _cell_states(
         model: Any, head: Any, given: torch.Tensor, mask: torch.Tensor | None, wanted: torch.Tensor
     ) -> torch.Tensor:
-        """Return the last hidden states at the wanted cells, to which the head is applied in parts; logits without
-        ``head``."""
+        """Return the last hidden states (N, D) at the wanted cells; logits without ``head``."""
         with seeing(model, mask):
             return logits_of(model, None if head is None else torch.nn.Identity(), given, mask, wanted)
 
     def _rows_at_once(self, width: int) -> int:
+        """Return how many rows of this width go through the models at once, by memory."""
         whole = [model.config.vocab_size for model, head in zip(self.models, self._heads, strict=True) if head is None]
         if whole:  # the model makes all logits at once, not those of a few cells
             return max(1, MAX_LOGITS[self._kind] // max(1, max(whole) * width))
@@ -483,7 +490,7 @@ class Scorer:
         """Return the scores of each model, gathered from all processes; raise `TrainingError` if logits were not
         numbers."""
         while self._pending:
-            self._fetch()
+            self._store_oldest()
         for scores in self._scores:
             # Otherwise a diverged model's documents would look like documents that were not scored.
             broken = np.count_nonzero(np.isnan(scores["log_probs"]) & (scores["argmax"] >= 0))
@@ -493,7 +500,7 @@ class Scorer:
                     f"scoring: the model's logits are not numbers at {all_broken:.0f} tokens; did training diverge?"
                 )
             if self.world.size > 1:
-                _join(scores)
+                _join_processes(scores)
         num_tokens, offsets = self.store.num_tokens, self.store.doc_offsets
         ends = [None if self._end is None else scores["log_probs"][num_tokens:] for scores in self._scores]
         return [
@@ -503,11 +510,11 @@ class Scorer:
             for scores, own in zip(self._scores, ends, strict=True)
         ]
 
-    def _reduced(
+    def _reduce_cells(
         self, values: torch.Tensor, head: Any, true: torch.Tensor, vocabulary: int, num_own: int
     ) -> tuple[torch.Tensor, ...]:
-        """Return the six columns of `score_logits` at the cells, in parts that fit into memory; the first ``num_own``
-        are tokens, the rest ends of texts."""
+        """Return the six columns of `score_logits` for the cells, computed in parts that fit into memory; the first
+        ``num_own`` cells are tokens, the rest ends of texts."""
         at_once = max(1, MAX_LOGITS[self._kind] // vocabulary)
         parts = [
             score_logits(cells if head is None else head(cells), true_here)
@@ -517,11 +524,13 @@ class Scorer:
         ]
         return tuple(torch.cat(columns) for columns in zip(*parts, strict=True))
 
-    def _moved(self, array: np.ndarray) -> torch.Tensor:
+    def _to_device(self, array: np.ndarray) -> torch.Tensor:
+        """Return the array as a tensor on the device, without waiting for the transfer."""
         tensor = torch.from_numpy(np.ascontiguousarray(array))
         return tensor.pin_memory().to(self.device, non_blocking=True) if self._kind == "cuda" else tensor
 
-    def _fetch(self) -> None:
+    def _store_oldest(self) -> None:
+        """Copy the oldest pending scores from the device into the arrays."""
         number, at, columns = self._pending.popleft()
         for name, column in zip(COLUMNS, columns, strict=True):
             self._scores[number][name][at] = column.cpu().numpy()
@@ -542,13 +551,14 @@ class _Information(Scorer):
         wanted: torch.Tensor,
         true: torch.Tensor,
     ) -> None:
+        """Store the InfoRMIA score of each token, from the model's and the reference's logits at its cell."""
         with torch.autocast(self._kind, dtype=torch.bfloat16, enabled=self._bf16):
             each = zip(self.models, self._heads, strict=True)
-            both = [self._values(model, head, given, mask, wanted) for model, head in each]
+            both = [self._cell_states(model, head, given, mask, wanted) for model, head in each]
             at_once = max(1, MAX_LOGITS[self._kind] // self.models[0].config.vocab_size)
             found = torch.cat(
                 [
-                    self._of_cells(*parts)
+                    self._information_of_cells(*parts)
                     for parts in zip(*(value.split(at_once) for value in (*both, true)), strict=True)
                 ]
             )
@@ -556,7 +566,8 @@ class _Information(Scorer):
         if np.isnan(self.information[at]).any():
             raise TrainingError("information: logits of a model are not numbers; did training diverge?")
 
-    def _of_cells(self, own: torch.Tensor, other: torch.Tensor, true_N: torch.Tensor) -> torch.Tensor:
+    def _information_of_cells(self, own: torch.Tensor, other: torch.Tensor, true_N: torch.Tensor) -> torch.Tensor:
+        """Return log p/q of the true token minus its mean under the reference q, float32 (N,)."""
         pairs = zip((own, other), self._heads, strict=True)
         logits = [cells if head is None else head(cells) for cells, head in pairs]
         with torch.autocast(self._kind, enabled=False):
@@ -565,7 +576,7 @@ class _Information(Scorer):
             return gain.gather(1, true_N[:, None])[:, 0] - torch.linalg.vecdot(log_q.exp_(), gain)
 
 
-def _join(scores: dict[str, np.ndarray]) -> None:
+def _join_processes(scores: dict[str, np.ndarray]) -> None:
     """Combine the scores of all processes in place; each token was scored by at most one of them."""
     own = scores["argmax"] >= 0
     for column in scores.values():

@@ -48,11 +48,12 @@ class TokenScores:
 
     @property
     def mean(self) -> np.ndarray:
-        """Mean of log p under p at each position, float32; minus the entropy."""
+        """Mean of log p under the model's own distribution at each position, float32: minus the entropy."""
         return -self.entropy
 
     @property
     def scored(self) -> np.ndarray:
+        """Whether each token was scored, bool (num_tokens,)."""
         return self.argmax >= 0
 
     def on(self, mask: np.ndarray) -> TokenScores:
@@ -99,7 +100,7 @@ INTEGERS = ("argmax", "rank")
 
 
 def unscored(num_tokens: int) -> dict[str, np.ndarray]:
-    """Return empty score arrays of ``num_tokens`` tokens by name: NaN in float32, -1 in int32."""
+    """Return name -> score array for ``num_tokens`` unscored tokens: NaN in float32, -1 in int32."""
     return {
         name: np.full(num_tokens, -1, np.int32) if name in INTEGERS else np.full(num_tokens, np.nan, np.float32)
         for name in COLUMNS
@@ -107,6 +108,7 @@ def unscored(num_tokens: int) -> dict[str, np.ndarray]:
 
 
 def _list_of(name: str) -> pa.DataType:
+    """Return the Arrow list type of a score column."""
     return pa.large_list(pa.int32() if name in INTEGERS else pa.float32())
 
 
@@ -126,7 +128,7 @@ class BaseModelScores:
     asked: dict[str, np.ndarray] = field(default_factory=dict)
 
     def save(self, folder: Path) -> None:
-        """Write one file for each kind of score that exists; they are as secret as the tokens."""
+        """Write the scores to files in ``folder``, one for each kind that exists; they are as secret as the tokens."""
         self.documents.to_parquet(folder / DOCUMENTS)
         if self.holdout is not None:
             self.holdout.to_parquet(folder / HOLDOUT)
@@ -137,8 +139,8 @@ class BaseModelScores:
 
     @classmethod
     def load(cls, folder: Path, path: Path, *, holdout: bool, candidates: bool) -> BaseModelScores:
-        """Return the saved scores, with those of the holdout and of candidates if requested; raise `ArtifactError` if
-        they cannot be read. A base that was scored by an earlier version has no ``asked``."""
+        """Return the scores that `save` wrote, with those of the holdout and of candidates if requested; raise
+        `ArtifactError` if they cannot be read. A base that was scored by an earlier version has no ``asked``."""
         return cls(
             path,
             TokenScores.from_parquet(folder / DOCUMENTS),

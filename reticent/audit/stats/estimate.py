@@ -79,18 +79,18 @@ class Estimate:
 
     @property
     def num_resampled(self) -> int:
-        """Number of households, or else of individuals, that the interval resamples; 0 if withheld."""
+        """Number of households (else individuals) that the interval resamples; 0 if withheld."""
         return self.num_households or self.n or 0
 
     def over_households(self, n: int) -> Estimate:
-        """Return the estimate, whose ``n`` counts households, with ``n`` individuals and the households as
-        `num_households`."""
+        """Return an estimate whose ``n`` counts households, changed so that ``n`` is the number of individuals and
+        `num_households` that of households."""
         n = n if self.n else 0  # nothing to estimate
         return replace(self, n=n, num_households=self.n, method=self.method.replace("individual", "household"))
 
     def widened(self, below: float, above: float, least: float = 0.0) -> Estimate:
-        """Return the estimate of a share with its interval widened by independent deviations below and above, combined
-        as root of the sum of squares; the ends are clipped to ``least`` and 1."""
+        """Return a share with its interval widened by independent half widths ``below`` and ``above``, combined as root
+        of the sum of squares; the ends are clipped to ``least`` and 1."""
         if self.value is None or self.low is None or self.high is None:
             return self
         low = self.value - math.hypot(self.value - self.low, max(below, 0.0))
@@ -98,18 +98,18 @@ class Estimate:
         return replace(self, low=max(low, least), high=min(high, 1.0))
 
     def closed(self, raw: Estimate, cell: int) -> Estimate:
-        """Return the publishable estimate: the numbers of ``raw``, withheld if it is over 1 to ``cell`` - 1 units or
-        households."""
+        """Return the publishable estimate: the numbers of ``raw``, all withheld if 1 to ``cell`` - 1 individuals or
+        households are behind them."""
         kept = replace(self, value=raw.value, low=raw.low, high=raw.high, n=raw.n, num_households=raw.num_households)
         return kept.withheld(cell) if 0 < raw.num_resampled < cell else kept
 
     def withheld(self, cell: int) -> Estimate:
-        """Return the estimate without its numbers, which are over fewer than ``cell`` units."""
+        """Return the estimate without any number, as fewer than ``cell`` units are behind it."""
         return replace(self, value=None, low=None, high=None, n=None, num_households=None, method=f"fewer than {cell}")
 
     def bounded(self, value: float, side: Literal["above", "below"], total: int | None = None) -> Estimate:
-        """Return ``value`` as an upper ("below") or lower ("above") bound in place of an exact value that would reveal
-        a small count.
+        """Return the estimate with ``value`` as an upper bound ("below") or lower bound ("above"), in place of an exact
+        value that would reveal a small count.
 
         The interval would reveal it too. With ``total``, of which ``value`` is a share, it is that of the bound itself,
         so all small counts have the same interval.
@@ -125,8 +125,8 @@ class Estimate:
         return replace(self, value=value, low=low, high=high, bound=side)
 
     def as_share(self, total: int | None, cell: int) -> Estimate:
-        """Return the share of ``total`` individuals, as a bound if its count, or that of the rest, is below
-        ``cell``."""
+        """Return a share of ``total`` individuals, replaced by a bound if fewer than ``cell`` individuals, or all but
+        fewer, make it up."""
         if self.value is None or not total:
             return self
         # A rate over passages (an individual has several) can be positive and still less than one individual's share.

@@ -45,8 +45,8 @@ TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
 def far_ends(
     numerator: np.ndarray, denominator: np.ndarray, *, least_share: float = LEAST_SHARE
 ) -> tuple[float, float]:
-    """Return (low, high) of a rate: the end away from 0 or 1, whichever is nearer, is widened for few individuals; the
-    other end is the rate itself.
+    """Return the interval (low, high) of a rate, widened for few individuals only at the end farther from the nearer of
+    0 and 1; the other end is the rate itself.
 
     That end is Clopper-Pearson's at the effective sample size [@korn1998], with one individual added, as an exact
     interval adds one event: as large as the individual of an average item, and with as high a rate as those who have
@@ -54,18 +54,18 @@ def far_ends(
     5 % of its distance.
     """
     value = float(numerator.sum() / denominator.sum())
-    share, step, variance = _rare(numerator, denominator, least_share)
+    share, step, variance = _rare_side(numerator, denominator, least_share)
     upper = (share + step) / (1 + step)
     size = upper * (1 - upper) * (1 + step) ** 2 / (variance + step**2) - 1
     far = float(stats.beta.ppf(TAILS[1], upper * size, (1 - upper) * size)) if size > 0 else 1.0
     return 1 - far if value >= 0.5 else value, far if value <= 0.5 else value
 
 
-def _rare(
+def _rare_side(
     numerator: np.ndarray, denominator: np.ndarray, least_share: float = LEAST_SHARE
 ) -> tuple[float, float, float]:
-    """Return (rate or 1 - rate, whichever is smaller; rare items of one added individual as a share of all items;
-    variance of the rate)."""
+    """Return (rate or 1 - rate, whichever is smaller; rare items that one more individual would add, as a share of all
+    items; variance of the rate)."""
     total, items = denominator.sum(), np.abs(numerator)
     share = float(items.sum() / total)
     if share > 0.5:
@@ -76,7 +76,7 @@ def _rare(
 
 
 def skewed_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, float]:
-    """Return the Student t interval (low, high) of a mean without a limit, shifted towards the longer tail by the first
+    """Return the Student t interval (low, high) of an unbounded mean, shifted towards the longer tail by the first
     skewness term of its expansion.
 
     A percentile bootstrap of few has at best the tails of a normal distribution; for exposures, whose tail is
@@ -111,14 +111,14 @@ def uneven_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, 
 
 
 def num_rare(numerator: np.ndarray, denominator: np.ndarray) -> float:
-    """Return the effective number of individuals behind a rate (or 1 - rate): how many equal ones would give the same
-    uncertainty."""
-    share, step, variance = _rare(numerator, denominator)
+    """Return the effective number of individuals behind a rate (or 1 - rate): the number of equal individuals that
+    gives the same uncertainty."""
+    share, step, variance = _rare_side(numerator, denominator)
     return share**2 * (1 - share) / (variance + step**2)
 
 
 def wider(ends: tuple[float, float], others: tuple[float, float]) -> tuple[float, float]:
-    """Return the smallest interval (low, high) that contains both."""
+    """Return the smallest interval (low, high) that contains both intervals."""
     return min(float(ends[0]), others[0]), max(float(ends[1]), others[1])
 
 
@@ -134,8 +134,8 @@ def square_and_add(a: Estimate, b: Estimate) -> tuple[float, float]:
 def score_auc_bounds(
     value: float, num_members: float, num_nonmembers: float, scores: np.ndarray, reach: float
 ) -> tuple[float, float]:
-    """Return the two AUCs that lie ``reach`` of their own standard errors from ``value``, (low, high) [@newcombe2006,
-    method 5].
+    """Return the score interval (low, high) of an AUC: the two AUCs that lie ``reach`` of their own standard errors
+    from ``value`` [@newcombe2006, method 5].
 
     The standard error at 0.5 is that of the Mann-Whitney test, so no side is too small for it. ``scores`` are those
     of both sides: ties make it smaller, as in that test.
@@ -145,6 +145,7 @@ def score_auc_bounds(
     others = (num_members + num_nonmembers) / 2 - 1
 
     def is_inside(area: float) -> bool:
+        """Return whether ``value`` lies within ``reach`` standard errors of this AUC."""
         spread = area * (1 - area) * (1 + others * ((1 - area) / (2 - area) + area / (1 + area)))
         return (value - area) ** 2 <= reach**2 * untied * spread / (num_members * num_nonmembers)
 
@@ -202,7 +203,7 @@ class Bootstrap(Draws):
 
 
 def bootstrap_of(num_bootstrap: int, seed: int, units: np.ndarray | None) -> Bootstrap:
-    """Return the bootstrap settings of an audit's intervals: they resample households where a unit has several
+    """Return the bootstrap settings of an audit's intervals, with households to resample where a unit has several
     individuals.
 
     Parameters
@@ -218,7 +219,8 @@ def bootstrap_of(num_bootstrap: int, seed: int, units: np.ndarray | None) -> Boo
 
 
 def clusters_of(individuals: np.ndarray | None, units: np.ndarray | None) -> np.ndarray | None:
-    """Return the household number of each row, int64, from 0 without gaps; None where individuals are resampled.
+    """Return the household number of each row, int64, from 0 without gaps; None without ``units``, when individuals are
+    resampled.
 
     Parameters
     ----------
@@ -259,8 +261,8 @@ def cluster_tops(values: np.ndarray, clusters: np.ndarray) -> np.ndarray:
 def iter_resamples(
     num: int, num_bootstrap: int, seed: int, *, rows: int | None = None, clusters: np.ndarray | None = None
 ) -> Iterator[np.ndarray]:
-    """Yield blocks of bootstrap resamples, float64, shape (at most ``rows``, num): how often each of ``num``
-    individuals is drawn. They do not depend on ``rows``. ``clusters`` has the household of each individual, whose
+    """Yield blocks of bootstrap resamples of ``num`` individuals as counts, float64 (at most ``rows``, num): how often
+    each individual is drawn. They do not depend on ``rows``. ``clusters`` has the household of each individual, whose
     members are drawn together."""
     rows = rows or max(1, MAX_WEIGHTS // num)
     num_drawn = num if clusters is None else num_clusters(clusters)
@@ -351,8 +353,8 @@ def ratio_estimate(
 def _without_spread(
     numerator: np.ndarray, denominator: np.ndarray, unit: str, limit: float | None, signed: bool = False
 ) -> Estimate | None:
-    """Return the estimate if a bootstrap has no spread (no individual, one, a rate of exactly 0 or 1, equal rates),
-    else None."""
+    """Return the estimate with an exact interval where a bootstrap has no spread (no individual, one, a rate of exactly
+    0 or 1, equal rates), else None."""
     numerator, denominator = _with_denominator(numerator, denominator)
     n = len(denominator)
     if n == 0:
@@ -385,7 +387,8 @@ def ratio_estimates(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> tuple[list[Estimate], np.ndarray]:
-    """Return the estimates of several rates over the same individuals, each as by `ratio_estimate`, and their draws.
+    """Return (estimates of several rates over the same individuals, each as by `ratio_estimate`; their bootstrap
+    draws).
 
     All rates are resampled together. So a number that combines several of them (an F1 of precision and recall) can have
     an interval too.
@@ -434,8 +437,8 @@ def ratio_difference(
     limit: float | None = 1.0,
     signed: bool = False,
 ) -> Estimate:
-    """Return the difference of two rates of independent sets of individuals. Each set is (numerator, denominator), with
-    households (``units``) also the codes of its individuals.
+    """Return the difference of the rates of two independent sets of individuals, with its interval. Each set is
+    (numerator, denominator), with households (``units``) also the codes of its individuals.
 
     ``limit`` and ``signed`` describe each side, as in `ratio_estimate`. Without a limit, there is no interval if a side
     has a single individual.
@@ -474,17 +477,20 @@ def ratio_difference(
 def _household_sums(
     numerator: np.ndarray, denominator: np.ndarray, individuals: np.ndarray | None = None, *, units: np.ndarray
 ) -> tuple[np.ndarray, ...]:
+    """Return the numerator and the denominator summed over each household."""
     clusters = clusters_of(individuals, units)
     assert clusters is not None
     return tuple(cluster_sums(values, clusters) for values in (numerator, denominator))
 
 
 def _with_denominator(numerator: np.ndarray, denominator: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return numerator and denominator, float64, of the individuals whose denominator is above 0."""
     kept = denominator > 0
     return numerator[kept].astype(np.float64), denominator[kept].astype(np.float64)
 
 
 def _ratio_draws(numerator: np.ndarray, denominator: np.ndarray, num_bootstrap: int, seed: int) -> np.ndarray:
+    """Return the rate in each bootstrap resample, float64 (num_bootstrap,)."""
     blocks = iter_resamples(len(denominator), num_bootstrap, seed)
     return np.concatenate([(weights @ numerator) / (weights @ denominator) for weights in blocks])
 
@@ -514,6 +520,7 @@ def one_run_epsilon(num_canaries: int, num_guesses: int, num_right: int, delta: 
     """
 
     def p_value(epsilon: float) -> float:
+        """Return an upper bound on the probability of so many right guesses if the training had this epsilon."""
         q = 1 / (1 + math.exp(-epsilon))
         beta = float(stats.binom.sf(num_right - 1, num_guesses, q))
         i = np.arange(1, num_right + 1)
@@ -568,7 +575,8 @@ def auc_estimate(
     units: np.ndarray | None = None,
     level: float = LEVEL,
 ) -> Estimate:
-    """Return the area under the ROC curve (ties count half), with a bootstrap over the individuals of both sides.
+    """Return the area under the ROC curve of two sets of scores (ties count half), with an interval by bootstrap over
+    the individuals of both.
 
     An area of exactly 0 or 1 does not vary in a bootstrap, nor does one of equal scores. There are min(members,
     non-members) disjoint pairs, and all have the same order or are all tied, so the bounds are Clopper-Pearson's over
@@ -621,7 +629,7 @@ def auc_estimate(
 
 
 def is_narrow(value: float, sizes: tuple[float, float]) -> bool:
-    """Whether a bootstrap of an AUC is too narrow: a side is small, or the AUC is so near 0 or 1 that few are ranked
+    """Return whether a bootstrap interval of an AUC would be too narrow: few individuals on one side, or few ranked
     wrongly."""
     return min(sizes) < FEW_ON_A_SIDE or min(value, 1 - value) * min(sizes) < FEW_WRONG
 
@@ -636,7 +644,7 @@ def _effective_size(clusters: np.ndarray) -> float:
 def _clusters_of_sides(
     individuals: Sides | None, units: np.ndarray | None, orders: Sides
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Return the household numbers of (members, non-members) in the sorted order of each; None where individuals are
+    """Return the household numbers of (members, non-members), each in its sorted order; None where individuals are
     resampled."""
     if individuals is None:
         return clusters_of(None, units), None
@@ -666,7 +674,7 @@ def tpr_at_fpr(
     if len(members) == 0 or sizes[1] < 10 / fpr:
         return None
     value, num = _tpr(members, nonmembers, fpr), sizes[0]
-    draws = [_tpr(*sides, fpr) for sides in _drawn_sides(members, nonmembers, own, others, num_bootstrap, seed)]
+    draws = [_tpr(*sides, fpr) for sides in _resample_sides(members, nonmembers, own, others, num_bootstrap, seed)]
     low, high = (float(bound) for bound in np.quantile(draws, TAILS))
     method, exact = BOOTSTRAP, clopper_pearson(round(value * num), num)
     if value in (0.0, 1.0):
@@ -681,7 +689,7 @@ def tpr_at_fpr(
     return found if own is None else found.over_households(len(members) + len(nonmembers))
 
 
-def _drawn_sides(
+def _resample_sides(
     members: np.ndarray,
     nonmembers: np.ndarray,
     own: np.ndarray | None,
@@ -689,7 +697,7 @@ def _drawn_sides(
     num_bootstrap: int,
     seed: int,
 ) -> Iterator[Sides]:
-    """Yield bootstrap resamples of the scores of both sides, (members, non-members)."""
+    """Yield bootstrap resamples of the (members', non-members') scores."""
     if own is None or others is None:
         random = generator(seed, 7)
         for _ in range(num_bootstrap):
@@ -706,8 +714,9 @@ def _drawn_sides(
 
 
 def _tpr(members: np.ndarray, nonmembers: np.ndarray, fpr: float) -> float:
+    """Return the share of members above the lowest threshold that at most a share ``fpr`` of the non-members
+    exceeds."""
     # At most this many false positives; the small term undoes the rounding of e.g. 0.29 * 100.
-    """Return the share of members above the threshold that at most a share ``fpr`` of the non-members exceeds."""
     allowed = math.floor(fpr * len(nonmembers) + 1e-9)
     threshold = np.partition(nonmembers, len(nonmembers) - 1 - allowed)[len(nonmembers) - 1 - allowed]
     return float(np.mean(members > threshold))
@@ -738,8 +747,7 @@ def clustered_auc(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> tuple[Estimate, np.ndarray]:
-    """Return (AUC over documents, ties counting half, with an interval that resamples individuals; its bootstrap
-    draws).
+    """Return (AUC over documents, ties counting half, with an interval over individuals; its bootstrap draws).
 
     Parameters
     ----------
@@ -857,6 +865,7 @@ def joint_areas(
         }  # fmt: skip
 
     def area(values: np.ndarray) -> _Drawn:
+        """Return the AUC of an attack's document scores, with its draws and sizes."""
         own, drawn = clustered_auc(values, individuals, is_member, num_bootstrap=num_bootstrap, seed=seed)
         members, others = (individuals[~np.isnan(values) & side] for side in (is_member, ~is_member))
         sizes = len(np.unique(members)), len(np.unique(others))
@@ -880,11 +889,11 @@ def joint_areas(
     method = f"max-statistic bootstrap over individuals, {len(measured)} attacks"
     of_one = 1 - (1 - level) / len(values)
     areas = {
-        name: _with_ends(one, reach, float(own), of_one, method)
+        name: _simultaneous_area(one, reach, float(own), of_one, method)
         for (name, one), own in zip(measured.items(), spread, strict=False)
     }
     gains = {
-        name: _gain(own, other, reach, float(sd), of_one, method)
+        name: _area_over_control(own, other, reach, float(sd), of_one, method)
         for (name, (own, other)), sd in zip(pairs.items(), spread[len(measured) :], strict=True)
     }
     return {name: JointArea(auc, gains.get(name)) for name, auc in areas.items()}
@@ -902,6 +911,7 @@ class _Drawn(NamedTuple):
 
     @property
     def value(self) -> float:
+        """The AUC itself."""
         assert self.auc.value is not None
         return self.auc.value
 
@@ -918,8 +928,8 @@ def joint_reach(values: np.ndarray, draws: np.ndarray, level: float) -> tuple[fl
     return float(np.quantile(steps.max(axis=0), level)), spread
 
 
-def _with_ends(one: _Drawn, reach: float, spread: float, level: float, method: str) -> Estimate:
-    """Return the AUC with its simultaneous interval, ``reach`` standard errors (``spread``) to each side."""
+def _simultaneous_area(one: _Drawn, reach: float, spread: float, level: float, method: str) -> Estimate:
+    """Return the AUC with a simultaneous interval, ``reach`` times its standard error ``spread`` to each side."""
     auc, value = one.auc, one.value
     if auc.method in (EXACT, TIED):
         low, high = certain_auc_bounds(value, min(one.sizes), level)
@@ -931,13 +941,13 @@ def _with_ends(one: _Drawn, reach: float, spread: float, level: float, method: s
     return replace(auc, low=max(float(low), 0.0), high=min(float(high), 1.0), method=method)
 
 
-def _gain(own: _Drawn, other: _Drawn, reach: float, spread: float, level: float, method: str) -> Estimate:
-    """Return 0.5 plus the difference of two AUCs over the same individuals, with its simultaneous interval, clipped to
-    0 and 1."""
+def _area_over_control(own: _Drawn, other: _Drawn, reach: float, spread: float, level: float, method: str) -> Estimate:
+    """Return 0.5 plus the AUC of an attack minus that of its control on the same individuals, with its simultaneous
+    interval, clipped to 0 and 1."""
     value = CHANCE + own.value - other.value
     low, high = value - reach * spread, value + reach * spread
     if spread <= SAME or min(own.sizes) < FEW_ON_A_SIDE:  # the resamples say too little
-        sides = [_with_ends(one, reach, float(np.nanstd(one.draws)), level, method) for one in (own, other)]
+        sides = [_simultaneous_area(one, reach, float(np.nanstd(one.draws)), level, method) for one in (own, other)]
         low, high = wider((low, high), tuple(CHANCE + end for end in square_and_add(*sides)))  # type: ignore[arg-type]
     value, low, high = (min(max(float(number), 0.0), 1.0) for number in (value, low, high))
     return replace(own.auc, value=value, low=low, high=high, method=method)
@@ -953,7 +963,7 @@ def best_attack(
     units: np.ndarray | None = None,
     level: float = LEVEL,
 ) -> BestAttack | None:
-    """Return `best_of` the `joint_areas` of these attacks."""
+    """Return the attack whose AUC interval lies farthest from chance, with simultaneous intervals; see `best_of`."""
     bootstrap: Bootstrap = {"num_bootstrap": num_bootstrap, "seed": seed, "units": units}
     return best_of(joint_areas(scores, individuals, is_member, level=level, **bootstrap))
 
@@ -966,6 +976,7 @@ def best_of(areas: Mapping[str, JointArea]) -> BestAttack | None:
             for name, found in areas.items()}  # fmt: skip
 
     def distance(name: str) -> tuple[float, float]:
+        """Return how far an attack's interval, then its value, lies from chance."""
         low, high = ends[name]
         return max(low - CHANCE, CHANCE - high), abs((areas[name].auc.value or 0.0) - CHANCE)
 
@@ -992,7 +1003,8 @@ def excess_of(
     signed: bool = False,
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
-    """Return the rate of members, the rate of held-out individuals, and their difference.
+    """Return the members' rate, the held-out individuals' rate and their difference, from (numerator, denominator,
+    codes) of each side.
 
     ``limit`` and ``signed`` have the meaning that they have in `ratio_estimate`.
     """
@@ -1012,7 +1024,8 @@ def two_sides(
     kept: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
-    """Return the mean over members, the mean over held-out individuals, and their difference, clustered by individual.
+    """Return the mean of ``values`` over members, over held-out individuals, and their difference, clustered by
+    individual.
 
     Parameters
     ----------
@@ -1024,6 +1037,7 @@ def two_sides(
     """
 
     def sums(side: np.ndarray) -> Counts:
+        """Return (sum, number of rows, code) of each individual of one side."""
         codes, row = np.unique(individuals[side], return_inverse=True)
         row = row.reshape(-1)
         totals = np.bincount(row, weights=values[side], minlength=len(codes))

@@ -67,8 +67,8 @@ class Drawn:
 
     @cached_property
     def error_weight(self) -> np.ndarray:
-        """Weight of each document's residual in the error, float64, shape (D,): `weight` with the finite population
-        correction."""
+        """Weight of each document's residual in the standard error, float64, shape (D,): `weight` with the finite
+        population correction."""
         unseen = 1 - self.drawn[self.stratum] / self.sizes[self.stratum]
         return self.weight * np.sqrt(unseen)
 
@@ -78,23 +78,23 @@ class Drawn:
         return bool(np.array_equal(self.drawn, self.sizes))
 
     def by_individual(self, values: np.ndarray) -> np.ndarray:
-        """Return the sums of ``values`` over the documents of each individual, float64."""
+        """Return the sum of ``values`` over each individual's documents, float64."""
         return np.bincount(self.individual, weights=values)
 
     def by_unit(self, values: np.ndarray) -> np.ndarray:
-        """Return the sums of ``values`` over the documents of each household, or of each individual if there are no
-        households."""
+        """Return the sum of ``values`` over the documents of each household, or of each individual without households;
+        float64."""
         return np.bincount(self.individual if self.household is None else self.household, weights=values)
 
     def over_individuals(self, estimate: Estimate, whole: np.ndarray) -> Estimate:
-        """Return an estimate over households with the number of individuals who have any of ``whole``; unchanged
-        without households."""
+        """Return an estimate over households with ``n`` as the number of individuals for whom ``whole`` is above 0;
+        unchanged without households."""
         if self.household is None:
             return estimate
         return estimate.over_households(int((self.by_individual(whole) > 0).sum()))
 
     def step(self, rare: np.ndarray, whole: np.ndarray, crowd: float, *, at_most: str) -> float:
-        """Return an upper bound on the weighted rare items of one more, unseen individual.
+        """Return an upper bound on the weighted number of rare items that one more, unseen individual would add.
 
         If no rare item was seen, the bound is the number of items of the individual of an average item ("typical"):
         then the far end is the exact one of Clopper and Pearson over individuals. Otherwise it is the largest of five

@@ -37,12 +37,12 @@ def over_seeds(models: Sequence[ModelEvidence], small_cell: int = 5) -> list[Mod
     groups: dict[tuple[str | None, str, str, int], list[ModelEvidence]] = {}
     for model in models:
         groups.setdefault((model.model, model.objective, model.recipe, model.epoch), []).append(model)
-    return [entries[0] if len(entries) == 1 else _merged(entries, small_cell) for entries in groups.values()]
+    return [entries[0] if len(entries) == 1 else _merge_trainings(entries, small_cell) for entries in groups.values()]
 
 
 def last_checkpoints(models: Sequence[ModelEvidence], cell: int = 5) -> list[ModelEvidence]:
-    """Return the entry of the highest epoch for each (model, objective, recipe), in the order of the audit; the mean
-    over several seeds."""
+    """Return the entry of the highest epoch of each (model section, objective, recipe), a mean over its seeds, in the
+    order of the audit."""
     last: dict[tuple[str | None, str, str], ModelEvidence] = {}
     for model in over_seeds(models, cell):
         key = (model.model, model.objective, model.recipe)
@@ -57,7 +57,7 @@ def passages_over_seeds(trainings: Sequence[ExtractedModel], small_cell: int = 5
     if len(trainings) < 2:
         return next(iter(trainings), None)
     own = [replace(entry, seed=None, training=None, canaries=None) for entry in trainings]
-    mean: ExtractedModel = _mean(own, small_cell)
+    mean: ExtractedModel = _mean_of(own, small_cell)
     return mean
 
 
@@ -67,7 +67,9 @@ def classification_over_seeds(result: ClassificationEvidence, small_cell: int = 
     starts: dict[tuple[str, int], list[ClassifiedStart]] = {}
     for row in result.results:
         starts.setdefault((row.recipe, row.epoch), []).append(replace(row, seed=None))
-    return replace(result, results=[rows[0] if len(rows) == 1 else _mean(rows, small_cell) for rows in starts.values()])
+    return replace(
+        result, results=[rows[0] if len(rows) == 1 else _mean_of(rows, small_cell) for rows in starts.values()]
+    )
 
 
 def num_seeds(models: Sequence[ModelEvidence]) -> int:
@@ -75,29 +77,30 @@ def num_seeds(models: Sequence[ModelEvidence]) -> int:
     return max((model.num_trainings or 1 for model in models), default=1)
 
 
-def _merged(entries: Sequence[ModelEvidence], cell: int) -> ModelEvidence:
-    # These fields describe one training and have no mean.
+def _merge_trainings(entries: Sequence[ModelEvidence], cell: int) -> ModelEvidence:
     """Return the mean of several trainings' entries, with the sum of their ledgers."""
+    # These fields describe one training and have no mean.
     own = [
         replace(entry, name=entries[0].name, seed=None, training=None, ledger=None, digest=None, kin=None)
         for entry in entries
     ]
-    mean: ModelEvidence = _mean(own, cell)
+    mean: ModelEvidence = _mean_of(own, cell)
     found = [entry.best_attack for entry in entries]
     if len({best and best.attack for best in found}) > 1:
         mean = replace(mean, best_attack=_best_attack(found, mean.membership))
     ledgers = [entry.ledger for entry in entries if entry.ledger]
-    return replace(mean, ledger=_sum(ledgers) if ledgers else None, num_trainings=len(entries))
+    return replace(mean, ledger=_sum_ledgers(ledgers) if ledgers else None, num_trainings=len(entries))
 
 
-def _sum(ledgers: Sequence[Ledger]) -> Ledger:
+def _sum_ledgers(ledgers: Sequence[Ledger]) -> Ledger:
+    """Return the sum of ledgers, field by field."""
     return replace(
         ledgers[0], **{part.name: sum(getattr(one, part.name) for one in ledgers) for part in fields(ledgers[0])}
     )
 
 
 def _best_attack(found: Sequence[BestAttack | None], membership: dict[str, MeasuredAttack]) -> BestAttack | None:
-    """Return the best attack by the mean intervals over trainings, whose own best attacks may differ."""
+    """Return the best attack by its interval averaged over trainings, as their own best attacks may differ."""
     first, of_all = found[0], [(best and best.intervals) or {} for best in found]
     known = [name for name, attack in membership.items() if attack.auc.value is not None]
     names = [name for name in known if all(name in intervals for intervals in of_all)]
@@ -111,23 +114,23 @@ def _best_attack(found: Sequence[BestAttack | None], membership: dict[str, Measu
     return replace(first, attack=best, auc=auc, intervals=ends)
 
 
-def _mean(values: Sequence[Any], cell: int) -> Any:
-    """Return the mean of one field of the entries: estimates, counts, evidence, or mappings and lists of them."""
+def _mean_of(values: Sequence[Any], cell: int) -> Any:
+    """Return the mean over trainings of one field: estimates, counts, evidence, or mappings and lists of them."""
     first = values[0]
     if all(isinstance(value, Estimate) for value in values):
-        return _estimate(values, cell)
+        return _mean_estimate(values, cell)
     if is_dataclass(first) and not isinstance(first, type) and all(type(value) is type(first) for value in values):
         parts = [name for name, rule in rules_of(type(first)).items() if rule is not CURVE]
-        merged = replace(first, **{name: _mean([getattr(value, name) for value in values], cell) for name in parts})
+        merged = replace(first, **{name: _mean_of([getattr(value, name) for value in values], cell) for name in parts})
         name = getattr(first, "NAMED_BY_ALL", None)
         if name:  # the mean is over what is worst in each, not over one group
             merged = replace(merged, **{name: "; ".join(dict.fromkeys(getattr(value, name) for value in values))})
         return merged
     if all(isinstance(value, dict) for value in values):
         shared = (key for key in first if all(key in value for value in values))
-        return {key: _mean([value[key] for value in values], cell) for key in shared}
+        return {key: _mean_of([value[key] for value in values], cell) for key in shared}
     if all(isinstance(value, list) and len(value) == len(first) for value in values):
-        return [_mean(items, cell) for items in zip(*values, strict=True)]
+        return [_mean_of(items, cell) for items in zip(*values, strict=True)]
     if all(value == first for value in values):
         return first
     if all(value is None or isinstance(value, int) for value in values):
@@ -138,23 +141,24 @@ def _mean(values: Sequence[Any], cell: int) -> Any:
     return None if any(value is None for value in values) else first  # one training's is not the mean of all
 
 
-def _estimate(estimates: Sequence[Estimate], cell: int) -> Estimate:
-    """Return the mean of the trainings' estimates; without a value if one of them has none."""
+def _mean_estimate(estimates: Sequence[Estimate], cell: int) -> Estimate:
+    """Return the mean of the trainings' estimates, ends included; without a value if one of them has none."""
     known = [e.value for e in estimates if e.value is not None]
     bounds = {e.bound for e in estimates if e.bound}
-    merged = replace(estimates[0], n=_mean([e.n for e in estimates], cell))
+    merged = replace(estimates[0], n=_mean_of([e.n for e in estimates], cell))
     if len(known) < len(estimates) or len(bounds) > 1:
         return replace(merged, value=None, low=None, high=None)
     return replace(
         merged,
         value=statistics.fmean(known),
-        low=_end([e.low for e in estimates]),
-        high=_end([e.high for e in estimates]),
+        low=_mean_end([e.low for e in estimates]),
+        high=_mean_end([e.high for e in estimates]),
         bound=next(iter(bounds), None),
         seeds=Spread(n=len(known), low=min(known), high=max(known), sd=statistics.stdev(known)),
     )
 
 
-def _end(ends: Sequence[float | None]) -> float | None:
+def _mean_end(ends: Sequence[float | None]) -> float | None:
+    """Return the mean of interval ends; None if one is missing."""
     known = [end for end in ends if end is not None]
     return statistics.fmean(known) if len(known) == len(ends) else None

@@ -42,7 +42,7 @@ def test_the_area_without_near_copies_is_that_of_a_corpus_without_them() -> None
     options: Any = {"num_bootstrap": 200, "seed": 0}
     audit.bootstrap = options
     whole = attack(scores, CODES, IS_MEMBER, **options)
-    found = audit._without_copies({"loss": whole}, {"loss": scores})["loss"]
+    found = audit._with_auc_without_copies({"loss": whole}, {"loss": scores})["loss"]
     clean = attack(scores[~copied], CODES[~copied], IS_MEMBER[~copied], **options)
     assert whole.auc.value is not None
     assert found.auc_without_copies is not None
@@ -51,7 +51,7 @@ def test_the_area_without_near_copies_is_that_of_a_corpus_without_them() -> None
     assert abs((clean.auc.value or 0.0) - 0.92) < 0.02
     assert (found.auc, found.auc_without_copies.n) == (whole.auc, 2 * NUM - 120)
     audit.kept = None
-    assert audit._without_copies({"loss": whole}, {"loss": scores}) == {"loss": whole}
+    assert audit._with_auc_without_copies({"loss": whole}, {"loss": scores}) == {"loss": whole}
 
 
 def test_a_published_area_counts_no_few_who_hold_copies() -> None:
