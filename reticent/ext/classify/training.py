@@ -87,13 +87,20 @@ class Labelled(Protocol):
     """Protocol of documents with labels: `LabelledTokens` or `TaggedTokens`."""
 
     @property
-    def store(self) -> TokenStore: ...
+    def store(self) -> TokenStore:
+        """Tokens of the D labelled documents."""
+
     @property
-    def class_names(self) -> tuple[str, ...]: ...
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes or tags, in the order of their numbers."""
+
     @property
-    def is_train(self) -> np.ndarray: ...
+    def is_train(self) -> np.ndarray:
+        """Whether each document is for training, bool (D,); the others are held out."""
+
     @property
-    def households(self) -> np.ndarray | None: ...
+    def households(self) -> np.ndarray | None:
+        """Household of each individual by code; None if each is one of their own."""
 
 
 def classify(

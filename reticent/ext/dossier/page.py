@@ -343,6 +343,7 @@ def _figure_of_attribute(
     """
 
     def of_model(model: ShownModel) -> Found:
+        """Yield the row with the attribute of this model's evidence, if there is any."""
         if found := held(model.evidence):
             yield Row(label, model, attrgetter(number)(found), area=area)
 

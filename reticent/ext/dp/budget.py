@@ -118,8 +118,6 @@ class Budget:
         """Charge a training's full privacy cost to the budget before it starts; return whether no run of this name was
         charged yet.
 
-        Returns whether it was not recorded yet.
-
         Raises
         ------
         PolicyError

@@ -223,8 +223,8 @@ def extraction_rates(
 
 
 def exposed_by_passages(found: Passages, base: Passages, **bootstrap: Unpack[Bootstrap]) -> Exposed | None:
-    """Return the share of individuals with an extracted passage that nobody of the other side has and the base model
-    does not give, for members and held-out individuals.
+    """Return the share of individuals with an extracted passage that no document across the split has and the base
+    model does not give, for members and held-out individuals.
     """
     if found.of_one_side is None or base.of_one_side is None:
         return None
@@ -247,8 +247,8 @@ def _compare_sides(
     kept: np.ndarray | None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
-    """Return one measure's extraction rates of members and held-out individuals and their difference, also over
-    passages found on one side only and without individuals with near-copies.
+    """Return one measure's extraction rates of members and held-out individuals and their difference: over all
+    passages, without passages that both have, and without near-copies.
     """
     chosen = np.concatenate([own.asked[asked], others.asked[asked]])
     alone = chosen & ~np.concatenate([own.shared, others.shared])
@@ -352,8 +352,8 @@ class _Drawn:
         return back, all_, self.codes
 
     def rows(self, is_member: bool) -> list[list[int]]:
-        """Return [document, individual, member, extracted] of each passage that only this side has; extracted means by
-        greedy decoding after any prefix length.
+        """Return [document, individual, member, extracted] of each passage not found across the split; extracted means
+        by greedy decoding after any prefix length.
         """
         back = np.zeros(len(self.documents), dtype=bool)
         for (kind, _), outcome in self.outcomes.items():

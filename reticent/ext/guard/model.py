@@ -104,6 +104,7 @@ class GuardedModel:
         return {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
 
     def _decode(self, ids: list[int]) -> str:
+        """Return the text of token ids, without special tokens."""
         return self.tokenizer.decode(ids, **self._decode_options())
 
     def _setting(self, name: str, options: dict[str, Any]) -> int:

@@ -95,7 +95,7 @@ def draw_pairs(
     seed: int,
 ) -> Pairs:
     """Draw random terms from the documents of each individual, each with the individual's name and decoy names of other
-    individuals on the same side.
+    members (or of other held-out individuals, if the individual is one).
 
     Parameters
     ----------

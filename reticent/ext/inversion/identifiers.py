@@ -227,8 +227,8 @@ def _rank_within(sorted_individuals: np.ndarray) -> np.ndarray:
 
 
 def _frequency_bands(runs: Runs, sides: np.ndarray) -> np.ndarray:
-    """Return the frequency band of each occurrence: the number of bits of its token sequence's count among its side
-    (members, say), int64 (R,).
+    """Return the frequency band of each occurrence, int64 (R,): the number of bits of its token sequence's count among
+    occurrences of the same side (members or held-out).
     """
     code = runs.tuples * (int(sides.max(initial=0)) + 1) + sides
     _, sequence, counts = np.unique(code, return_inverse=True, return_counts=True)

@@ -58,7 +58,7 @@ class SparkSpans:
     parts: RDD
 
     def _rows(self) -> DataFrame:
-        """Return a data frame of all spans with global document numbers and each span's place in its partition."""
+        """Return a data frame of all spans with global document numbers and each span's position in its partition."""
         numbered = map_elements(self.documents.parts.zip(self.parts), _with_numbers)
         return frame_of(self.documents.spark, numbered, SPANS.append(pa.field("place", pa.int64())))
 
@@ -235,7 +235,7 @@ class PartSpans:
 
 
 def _with_numbers(data: bytes, spans: bytes) -> bytes:
-    """Return the spans of a partition with global document numbers, and each span's place in the partition."""
+    """Return the spans of a partition with global document numbers, and each span's position in the partition."""
     if not spans:
         return spans
     table, numbers = decoded(spans), decoded(data).column("number").to_numpy()

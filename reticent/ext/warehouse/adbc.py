@@ -48,16 +48,14 @@ class AdbcDatabase:
     row_security = "not known: this database cannot be asked whether it hides rows"
 
     def version(self) -> bytes:
-        """Return the time of the first reading, as bytes, in place of a snapshot id that drivers lack."""
+        """Return the time of the first call, as bytes, in place of a snapshot id, which drivers lack."""
         self._read_at = self._read_at or datetime.now(UTC).isoformat(timespec="seconds")
         return self._read_at.encode()
 
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the documents' rows as record batches of these columns; parts other than 0 are empty, as there is one
-        reader.
-        """
+        """Yield all rows of the documents as record batches of these columns in part 0; other parts are empty."""
         if part:
             return
         yield from self._read(columns, batch_rows)

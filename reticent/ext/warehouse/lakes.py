@@ -225,9 +225,7 @@ class IcebergSource(_Lake):
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the snapshot's rows as record batches of these columns; parts other than 0 are empty, as there is one
-        reader.
-        """
+        """Yield all rows of the snapshot as record batches of these columns in part 0; other parts are empty."""
         if part:
             return
         table = self._open()
