@@ -290,10 +290,10 @@ class AffectedArtifacts:
 
     Attributes
     ----------
-    trained_on_withdrawn : whether a withdrawn individual is a member, so that all models were trained on them
-    models : trainings, by their folders in the run
-    dossier : digest of the dossier of the run, None for none
-    replaced : digests (first 16 digits) of dossiers that it had replaced, which may have been sent too
+    trained_on_withdrawn : bool, whether a withdrawn individual is a member, so that all models were trained on them
+    models : list of str, paths in the run folder of its trained models
+    dossier : str, digest of the dossier of the run; None without one
+    replaced : list of str, digests (first 16 hex digits) of dossiers that it had replaced, which may have been sent too
     """
 
     trained_on_withdrawn: bool

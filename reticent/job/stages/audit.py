@@ -119,9 +119,9 @@ class Part:
     Attributes
     ----------
     name : str
-        Field of `AuditEvidence`.
+        Name of the field of `AuditEvidence` that holds this part.
     sections : tuple of str
-        Sections of the job; one of them must be there.
+        Dotted names of sections of the job; the part is measured if the job has one of them.
     inputs : str
         "module:function" that returns the fingerprints, by name, of all that the part is read from.
     read : str

@@ -50,9 +50,10 @@ class Refresh:
 
     Attributes
     ----------
-    changed : ids of documents that the run before has with another text; None where the source makes no digests, and
-        where the documents were read before this process
-    is_copy : whether they are those of the run before, but for those of who withdrew since
+    before : Run, the previous run, which has an earlier snapshot of the documents
+    changed : list of str, ids of documents whose text differs in the previous run; None where the source computes no
+        digests, and where the documents were read before this process
+    is_copy : bool, whether the documents are copied from the previous run, without those of individuals withdrawn since
     """
 
     before: Run
