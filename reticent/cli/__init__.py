@@ -88,12 +88,13 @@ RESUMED_IN_A_RUN = ("detect", "scrub", "classify", "stats")
 
 
 def _print_version(wanted: bool) -> None:
+    """Print the version and exit, where ``--version`` was given (``wanted``)."""
     if wanted:
         typer.echo(f"reticent {__version__}")
         raise typer.Exit
 
 
-def _options(
+def _global_options(
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
     ] = False,
@@ -112,6 +113,8 @@ class _Commands(TyperGroup):
     """Group of all commands; an option that was removed fails with a message that names the setting replacing it."""
 
     def invoke(self, ctx: Any) -> Any:
+        """Run the command; an option that was removed raises `PolicyError`, which names the setting that replaces
+        it."""
         try:
             return super().invoke(ctx)
         except Exception as failed:
@@ -134,7 +137,7 @@ def _command_line(name: str | None = None, *, outline: bool = False) -> typer.Ty
         help=ABOUT,
         rich_markup_mode="rich",
     )
-    app.callback()(_options)
+    app.callback()(_global_options)
     shown = {
         attribute.removesuffix("_app").replace("_", "-"): (panel, attribute, module)
         for panel, commands in PANELS.items()
@@ -143,7 +146,7 @@ def _command_line(name: str | None = None, *, outline: bool = False) -> typer.Ty
     for each in [name] if name in shown else shown:
         panel, attribute, module = shown[each]
         if outline and name not in shown:
-            app.command(each, help=_first_line(module, attribute), rich_help_panel=panel)(_nothing)
+            app.command(each, help=_first_help_line(module, attribute), rich_help_panel=panel)(_unloaded_command)
             continue
         command = getattr(importlib.import_module(f"reticent.cli.{module}"), attribute)
         if isinstance(command, typer.Typer):
@@ -155,13 +158,13 @@ def _command_line(name: str | None = None, *, outline: bool = False) -> typer.Ty
     return unwrap_help(app)
 
 
-def _nothing() -> None:
-    """Stand-in for a command whose module is not loaded."""
+def _unloaded_command() -> None:
+    """Stand in for a command whose module is not loaded."""
 
 
-def _first_line(module: str, attribute: str) -> str:
+def _first_help_line(module: str, attribute: str) -> str:
     """Return the first line of a command's help from the source: a docstring, or a group's ``help=``."""
-    for node in _statements(module):
+    for node in _parse_module(module):
         if isinstance(node, ast.FunctionDef) and node.name == attribute:
             return (ast.get_docstring(node) or "").partition("\n\n")[0]
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == attribute:
@@ -171,7 +174,8 @@ def _first_line(module: str, attribute: str) -> str:
 
 
 @cache
-def _statements(module: str) -> list[ast.stmt]:
+def _parse_module(module: str) -> list[ast.stmt]:
+    """Return the top-level statements (AST nodes) of a module of this package."""
     return ast.parse(resources.files(__name__).joinpath(f"{module}.py").read_text(encoding="utf-8")).body
 
 
@@ -182,7 +186,8 @@ def __getattr__(name: str) -> Any:
 
 
 def main() -> None:
-    """Entry point of the command line: run the command, and map errors to exit codes; only bugs show a traceback."""
+    """Run the command line: run the command in ``sys.argv``, and map errors to exit codes; only bugs show a
+    traceback."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # of other packages: they would see the job
@@ -190,52 +195,52 @@ def main() -> None:
     gc.set_threshold(20_000)  # by 700, modules are searched for garbage again and again: an eighth of a start
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:  # `nohup` has it ignored
-            signal.signal(number, _stop)
-    atexit.register(_spare_collection)
+            signal.signal(number, _exit_on_signal)
+    atexit.register(_skip_garbage_collection)
     keep_pandas_out()
     try:
         try:
             if lacks_address_space():
                 raise MemoryError
-            _run()
+            _run_command()
         finally:
             sys.stdout.flush()
     except (SystemExit, KeyboardInterrupt) as end:
         code = 130 if isinstance(end, KeyboardInterrupt) else end.code  # typer's status of Ctrl-C
         if code in (129, 130, 143):  # a signal
-            _complain(f"interrupted; {_what_is_kept(sys.argv[1:2])}")
+            _log_failure(f"interrupted; {_resume_hint(sys.argv[1:2])}")
         sys.exit(code)
     except ReticentError as error:
         if is_out_of_memory(error):  # which may have been met over one document
-            _complain(OUT_OF_MEMORY)
+            _log_failure(OUT_OF_MEMORY)
             sys.exit(1)
-        _complain(str(error))
+        _log_failure(str(error))
         sys.exit(error.exit_code)
     except BaseException as error:
         if is_out_of_memory(error):
-            _complain(OUT_OF_MEMORY)
+            _log_failure(OUT_OF_MEMORY)
         elif isinstance(error, ModuleNotFoundError) and (extra := _extra_of(error.name)):
-            _complain(f"this command needs {error.name}: pip install 'reticent[{extra}]'")
+            _log_failure(f"this command needs {error.name}: pip install 'reticent[{extra}]'")
         elif isinstance(error, OSError) and error.errno is not None:
             if error.errno in (errno.EPIPE, errno.ENOSPC):  # stdout may be what cannot be written, by `| head` say
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            _complain(f"{error.filename or 'system'}: {os.strerror(error.errno)}")
+            _log_failure(f"{error.filename or 'system'}: {os.strerror(error.errno)}")
         else:  # a bug; a library's message may quote a document, so only the place is shown
             for line in traceback.format_tb(error.__traceback__):
                 log(line.rstrip(), level="error")
-            _complain(f"internal error ({type(error).__name__}); its message is withheld")
+            _log_failure(f"internal error ({type(error).__name__}); its message is withheld")
         sys.exit(1)
 
 
 def _extra_of(module: str | None) -> str:
-    """Return the extra of the package that installs a module; "" if every installation has it."""
+    """Return the extra of the package (train, audit) that installs a module; "" if every installation has it."""
     name = (module or "").partition(".")[0]
     audit = ("rapidfuzz", "sklearn", "scipy", "jinja2", "sacrebleu", "rouge_score", "phonenumbers", "matplotlib")
     extras = dict.fromkeys(("torch", "transformers", "huggingface_hub", "safetensors"), "train")
     return (extras | dict.fromkeys(audit, "audit")).get(name, "")
 
 
-def _run() -> None:
+def _run_command() -> None:
     """Run the command given by the arguments; with a JSON log, usage errors are log lines too."""
     _take_log_format()
     for before, argument in pairwise(sys.argv):
@@ -247,7 +252,7 @@ def _run() -> None:
     if not is_json():
         command(standalone_mode=True)
         return
-    warnings.showwarning = _show_warning  # type: ignore[assignment]
+    warnings.showwarning = _log_warning  # type: ignore[assignment]
     try:
         code = command(standalone_mode=False)
     except typer.Abort:
@@ -256,13 +261,13 @@ def _run() -> None:
         error: Any = failed
         if not (hasattr(error, "format_message") and hasattr(error, "exit_code")):  # not one of typer
             raise
-        _complain(error.format_message())
+        _log_failure(error.format_message())
         code = error.exit_code
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _take_log_format() -> None:
-    """Remove ``--log-format`` from the arguments, wherever it is, and set the log format."""
+    """Remove ``--log-format`` from ``sys.argv``, wherever it is, and set the log format."""
     name, chosen, left = "--log-format", os.environ.get(VARIABLE), []
     arguments = iter(sys.argv[1:])
     for argument in arguments:
@@ -281,16 +286,18 @@ def _take_log_format() -> None:
         os.environ[VARIABLE] = chosen  # for processes that a command starts
 
 
-def _complain(message: str) -> None:
+def _log_failure(message: str) -> None:
     """Log the final error message of a failed command."""
     log(message, level="error", text=f"reticent: {message}")
 
 
-def _show_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
+def _log_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
+    """Log a Python warning with its category and place; in place of `warnings.showwarning`."""
     log(str(message), level="warning", category=category.__name__, place=f"{os.path.basename(filename)}:{lineno}")
 
 
-def _what_is_kept(command: list[str]) -> str:
+def _resume_hint(command: list[str]) -> str:
+    """Return a clause on what an interrupted command keeps and where it goes on from."""
     if command and command[0] in RESUMED:
         return "what is finished is kept, and the same command goes on from there"
     if command and command[0] in RESUMED_IN_A_RUN:
@@ -298,12 +305,12 @@ def _what_is_kept(command: list[str]) -> str:
     return "nothing is kept, and the same command begins anew"
 
 
-def _stop(number: int, _: object) -> None:
-    """Signal handler: exit as after Ctrl-C, so that nothing is left half written."""
+def _exit_on_signal(number: int, _: object) -> None:
+    """Exit as after Ctrl-C when a signal arrives, so that nothing is left half written."""
     raise SystemExit(128 + number)
 
 
-def _spare_collection() -> None:
+def _skip_garbage_collection() -> None:
     """Skip the final garbage collection at exit (0.1 s), unless torch is loaded, whose libraries would report leaks."""
     if "torch" not in sys.modules:
         gc.freeze()

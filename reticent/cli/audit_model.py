@@ -110,7 +110,7 @@ def audit_model(
         )
     subject["objective"] = objective or "clm"
     subject |= {"endpoint": endpoint, "allow_sending": allow_sending}
-    subject["also"] = dict(_copy(each) for each in also.split(",")) if also else {}
+    subject["also"] = dict(_parse_copy(each) for each in also.split(",")) if also else {}
     if members is not None:
         is_column = members.startswith(COLUMN)
         subject["column" if is_column else "members"] = members.removeprefix(COLUMN)
@@ -131,7 +131,7 @@ def audit_model(
     execute_job(job, "report", quiet, as_json)
 
 
-def _copy(text: str) -> tuple[str, str]:
-    """Return name and folder of a copy from NAME=FOLDER; a bare NAME is both."""
+def _parse_copy(text: str) -> tuple[str, str]:
+    """Return name and folder of a copy of the model from NAME=FOLDER; a bare NAME is both."""
     name, _, folder = text.strip().partition("=")
     return name, folder or name

@@ -61,10 +61,11 @@ def bench(
     if as_json:
         print(json.dumps(result))
         return
-    _print(result)
+    _print_timings(result)
 
 
-def _print(result: dict[str, Any]) -> None:
+def _print_timings(result: dict[str, Any]) -> None:
+    """Print the measured times and speeds as a table, one row a stage."""
     machine = result["machine"]
     title = (
         f"{result['documents']:,} documents of {result['individuals']:,} individuals, "
@@ -78,12 +79,13 @@ def _print(result: dict[str, Any]) -> None:
         table.add_row(
             row["what"],
             f"{row['seconds']:.2f}",
-            *(_rate(row.get("text_bytes", 0) / 1e6, time, ",.1f") for time in times),
-            _rate(row.get("tokens", 0), row["seconds"], ",.0f"),
+            *(_format_rate(row.get("text_bytes", 0) / 1e6, time, ",.1f") for time in times),
+            _format_rate(row.get("tokens", 0), row["seconds"], ",.0f"),
             style="dim" if row["beside"] else None,
         )
     Console().print(table)
 
 
-def _rate(amount: float, seconds: float, form: str) -> str:
+def _format_rate(amount: float, seconds: float, form: str) -> str:
+    """Return ``amount / seconds`` as text in this format; "-" for an amount of 0."""
     return format(amount / max(seconds, 1e-6), form) if amount else "-"

@@ -294,7 +294,9 @@ def scrub(
         raise PolicyError("--key and --seed: give one of them")
     if renew_key and not overwrite:
         raise PolicyError("--new-key: belongs to --overwrite")
-    _refuse_idle(style, names, language, date_order, draw, keeps_key=(keep_key or key is not None) and not new_ids)
+    _refuse_ineffective(
+        style, names, language, date_order, draw, keeps_key=(keep_key or key is not None) and not new_ids
+    )
     if is_job(source) and detector:
         raise PolicyError("--detector: a run or a job has its own; change it with --set detect.detectors=[...]")
     job = job_from_source(source, None, detector, marked=True, settings=settings, used=SEARCHED)
@@ -316,7 +318,7 @@ def scrub(
     print_counts(counts, out, as_json)
 
 
-def _refuse_idle(
+def _refuse_ineffective(
     style: ScrubStyle, names: str | None, language: str | None, date_order: DateOrder, draw: int, *, keeps_key: bool
 ) -> None:
     """Raise `PolicyError` for options that have no effect with this scrub style."""
@@ -423,7 +425,7 @@ def sample(
 
     out = run / FOLDER if out is None else out
     counts = sample_documents(
-        _job(run), out, documents, seed=seed, by_disagreement=disagreement, progress=new_progress(quiet)
+        _load_run_job(run), out, documents, seed=seed, by_disagreement=disagreement, progress=new_progress(quiet)
     )
     if as_json:
         print(json.dumps({"folder": str(out), **counts}))
@@ -458,8 +460,8 @@ def evaluate(
     """
     from reticent.ext.annotate.command import evaluate_sample
 
-    found = evaluate_sample(_job(run), annotations, new_progress(quiet), all_reviewed=all_reviewed)
-    _print(found, as_json)
+    found = evaluate_sample(_load_run_job(run), annotations, new_progress(quiet), all_reviewed=all_reviewed)
+    _print_recall(found, as_json)
 
 
 @_app.command(epilog=example_of("detect learn"))
@@ -495,7 +497,8 @@ def learn(
 
 
 def with_tagger(section: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """Return the section [detect] of a job with the detector ``learned`` added, and these options of it changed."""
+    """Return the section [detect] of a job (as a dictionary) with the detector ``learned`` added, and these options of
+    it changed."""
     table = {**(section.get("learned") or {}), **options}
     table.pop("model", None)
     names = [*section["detectors"], *(["learned"] if "learned" not in section["detectors"] else [])]
@@ -505,11 +508,13 @@ def with_tagger(section: dict[str, Any], options: dict[str, Any]) -> dict[str, A
     return changed
 
 
-def _job(run: Path) -> Job:
+def _load_run_job(run: Path) -> Job:
+    """Return the job of a run folder."""
     return job_of(read_job(run), None)
 
 
-def _print(found: SampledRecall, as_json: bool) -> None:
+def _print_recall(found: SampledRecall, as_json: bool) -> None:
+    """Print the recall that was measured on a sample, as tables or JSON."""
     if as_json:
         print(json.dumps(to_json(found), indent=1))
         return

@@ -111,7 +111,7 @@ def verify(
         found["changed"] = checked.changed
         typer.echo(json.dumps({**found, "key": checked.key, "signer": checked.signer}, indent=1))
     else:
-        _print(checked)
+        _print_checked(checked)
     if checked.faults or checked.signer is None:
         raise typer.Exit(1 if checked.faults else UNVOUCHED)
 
@@ -170,7 +170,8 @@ def export(
 UNVOUCHED = 4
 
 
-def _print(checked: Checked) -> None:
+def _print_checked(checked: Checked) -> None:
+    """Print what of a dossier holds, was not checked, or has changed, and whether the dossier holds as a whole."""
     t = Texts(checked.language)
     signs = {"holds": checked.holds, "NOT checked": checked.unchecked, "CHANGED since": checked.changed}
     for sign, lines in (signs | {"FAULT": checked.faults}).items():

@@ -19,8 +19,8 @@ from reticent.cli.options import (
     job_from_source,
     job_of,
     new_progress,
+    only_detectors,
     read_text,
-    without_others,
 )
 from reticent.core.artifact import fingerprint, require_kind, write_artifact
 from reticent.core.errors import CorpusError, PolicyError
@@ -73,7 +73,7 @@ def build(
     detectors = guard_detectors(job.detect.detectors, job.detect.options)
     make_detectors(list(detectors), detectors)  # a missing package or file is an error now
     run = Run(job)
-    corpus, keep, inputs = _training(run, of_run=is_job(source))
+    corpus, keep, inputs = _open_training_documents(run, of_run=is_job(source))
     config = {"length": length, "key": seed, "detect": detectors}
     with (
         new_progress(quiet).task("guard", corpus.num_documents, "documents") as advance,
@@ -113,7 +113,7 @@ def check(
         raise PolicyError("--detector, --set: about identifiers, which --verbatim-only does not look for")
     detectors: Any = None if identifiers else ()
     if detector or settings:
-        detectors = _detectors(guard, detector, settings)
+        detectors = _make_detectors(guard, detector, settings)
     opened, text = open_guard(guard, detectors), read_text(file)
     (findings,) = opened.find([text])
     print(json.dumps({"characters": len(text), "findings": [asdict(finding) for finding in findings]}))
@@ -121,13 +121,13 @@ def check(
         raise typer.Exit(3)
 
 
-def _detectors(guard: Path, names: list[str] | None, settings: list[str] | None) -> list[Any]:
+def _make_detectors(guard: Path, names: list[str] | None, settings: list[str] | None) -> list[Any]:
     """Return the guard's own detectors, or the named ones, with options checked as in a job."""
     detect: dict[str, Any] = built_detectors(guard)
     detect["detectors"] = list(detect)
     if names:
         refuse_detectors(names)
-        detect = without_others(detect, names) | {"detectors": names}
+        detect = only_detectors(detect, names) | {"detectors": names}
     job = job_of({"out": ".", "corpus": {"source": "."}, "detect": detect}, settings, used=_used_settings())
     return make_detectors(job.detect.detectors, job.detect.options, num_threads=1)
 
@@ -139,8 +139,9 @@ def _used_settings() -> tuple[str, ...]:
     return ("detect.detectors", "detect.preset", *(f"detect.{name}" for name in options))
 
 
-def _training(run: Run, *, of_run: bool) -> tuple[Any, Any, dict[str, str]]:
-    """Return the documents, which of them were trained on (bool; None: all), and input fingerprints."""
+def _open_training_documents(run: Run, *, of_run: bool) -> tuple[Any, Any, dict[str, str]]:
+    """Return the corpus, which of its documents were trained on (bool; None: all), and the input fingerprints;
+    ``of_run`` says whether a run's split decides."""
     if not of_run:
         return run.whole_corpus, None, {"corpus": run.whole_corpus.fingerprint()}
     split = require_kind(run.folder / "split", "split")

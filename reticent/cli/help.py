@@ -15,16 +15,17 @@ from typer.core import TyperCommand
 def unwrap_help(app: typer.Typer) -> typer.Typer:
     """Remove line breaks inside paragraphs from the help of an app, its commands and groups; return the app."""
     if isinstance(app.info.help, str):
-        app.info.help = _unwrapped(app.info.help)
+        app.info.help = _join_lines(app.info.help)
     for command in app.registered_commands:
-        command.help = _unwrapped(command.help or inspect.getdoc(command.callback) or "")
+        command.help = _join_lines(command.help or inspect.getdoc(command.callback) or "")
     for group in app.registered_groups:
         if group.typer_instance is not None:
             unwrap_help(group.typer_instance)
     return app
 
 
-def _unwrapped(text: str) -> str:
+def _join_lines(text: str) -> str:
+    """Return a help text with the lines of each paragraph joined."""
     return "\n\n".join(paragraph.replace("\n", " ") for paragraph in inspect.cleandoc(text).split("\n\n"))
 
 
@@ -156,7 +157,7 @@ def removed_option_message(command: str, option: str) -> str | None:
 
 
 def subcommands_app() -> typer.Typer:
-    """Return a typer app for the subcommands, two at least, of a command that also runs itself."""
+    """Return an empty typer app for the subcommands, two at least, of a command that also runs itself."""
     return typer.Typer(context_settings={"help_option_names": ["-h", "--help"]}, rich_markup_mode="rich")
 
 
@@ -167,10 +168,12 @@ class CommandWithOthers(TyperCommand):
 
     @cached_property
     def commands(self) -> dict[str, Any]:
+        """The subcommands by name."""
         group: Any = typer.main.get_command(unwrap_help(self.app))
         return dict(group.commands)
 
     def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Return the context of the subcommand that the first argument names, or of the command itself."""
         if args and args[0] in self.commands:
             return self.commands[args[0]].make_context(f"{info_name} {args[0]}", args[1:], parent=parent, **extra)
         return super().make_context(info_name, args, parent=parent, **extra)

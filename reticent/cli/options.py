@@ -82,7 +82,8 @@ def job_from_source(
     settings: list[str] | None = None,
     used: tuple[str, ...] | None = None,
 ) -> Job:
-    """Return the job that SOURCE is (run folder or job file), or one for SOURCE as documents, with the options applied.
+    """Return the job of SOURCE (a run folder or job file), or a new job on SOURCE as documents, with the command's
+    options applied.
 
     Parameters
     ----------
@@ -100,7 +101,7 @@ def job_from_source(
     if own := is_job(source):
         values = read_job(Path(source))
         if detectors:
-            values["detect"] = without_others(values["detect"], detectors) | {"detectors": detectors}
+            values["detect"] = only_detectors(values["detect"], detectors) | {"detectors": detectors}
             values["detect"].pop("preset", None)  # it was another choice of detectors
     else:
         earlier = read_job(out) if keep and out is not None and (out / JOB).exists() else {}
@@ -110,14 +111,15 @@ def job_from_source(
             values["detect"] = {"detectors": detectors}
     for section, given in (sections or {}).items():
         values[section] = {**(values.get(section) or {}), **given_settings(given)}
-    values = _changed(values, settings, used)
+    values = _apply_settings(values, settings, used)
     if not own:
         _choose_detectors(values, detectors or None, marked)
     return job_of(values, None)
 
 
 def _choose_detectors(values: dict[str, Any], chosen: list[str] | None, marked: bool) -> None:
-    """Set the detectors of documents if no setting does; ``records`` is added if a table of records is given."""
+    """Set the detectors of documents, in place, if no setting does; ``records`` is added if a table of records is
+    given."""
     corpus, detect = values["corpus"], values.setdefault("detect", {})
     if not isinstance(corpus, dict) or not isinstance(detect, dict):
         return  # refused when the job is checked
@@ -130,13 +132,13 @@ def _choose_detectors(values: dict[str, Any], chosen: list[str] | None, marked: 
     detect["detectors"] = [*names, *(["records"] if detect.get("records") and "records" not in names else [])]
 
 
-def without_others(section: dict[str, Any], detectors: list[str]) -> dict[str, Any]:
+def only_detectors(section: dict[str, Any], detectors: list[str]) -> dict[str, Any]:
     """Return the section [detect] without the options of detectors that are not in ``detectors``."""
     return {name: table for name, table in section.items() if name not in DETECTORS or name in detectors}
 
 
 def refuse_given(context: typer.Context, because: str, *options: str) -> None:
-    """Raise `PolicyError` for an option that was given but has no effect, with the reason ``because``."""
+    """Raise `PolicyError` for each of these options that was given but has no effect, with the reason ``because``."""
 
     for option in options:
         source = context.get_parameter_source(option)
@@ -145,18 +147,21 @@ def refuse_given(context: typer.Context, because: str, *options: str) -> None:
 
 
 def given_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that were given; None means not given, so that the setting's class supplies its default."""
+    """Return the settings that were given, without those that are None, so that the setting's class supplies its
+    default."""
     return {name: value for name, value in given.items() if value is not None}
 
 
 def new_progress(quiet: bool) -> Progress:
-    """Return a progress reporter on stderr; from here on, a library's abort for lack of memory is explained too."""
+    """Return a progress reporter on stderr, as JSON lines where the log is JSON; from here on, a library's abort for
+    lack of memory is explained too."""
     explain_abort()
     return (JsonProgress if is_json() else Progress)(quiet=quiet)
 
 
 def read_job(path: Path) -> dict[str, Any]:
-    """Return the settings of a job file, or of a run folder (with its current location as ``out``)."""
+    """Return the settings of a job file, or of a run folder (with its current location as ``out``), as nested
+    dictionaries."""
     if path.suffix == ".toml" and not path.is_dir():
         return load_job(path).model_dump()
     if not (path / JOB).exists():
@@ -165,16 +170,17 @@ def read_job(path: Path) -> dict[str, Any]:
 
 
 def job_of(values: dict[str, Any], settings: list[str] | None, used: tuple[str, ...] | None = None) -> Job:
-    """Return the checked job of ``values`` after SECTION.KEY=VALUE changes; a VALUE is TOML, or a bare word as string.
+    """Return the validated job of ``values`` after SECTION.KEY=VALUE changes (``settings``); a VALUE is TOML, or a bare
+    word as string.
 
     ``used`` are the sections and fields that a command looks at: `PolicyError` for a change of another one. None where
     the run folder keeps the job, so that a command after this one may look at it.
     """
-    return parse_job(_changed(values, settings, used))
+    return parse_job(_apply_settings(values, settings, used))
 
 
-def _changed(values: dict[str, Any], settings: list[str] | None, used: tuple[str, ...] | None) -> dict[str, Any]:
-    """Return the settings with SECTION.KEY=VALUE changes applied; raise `PolicyError` for one that is not ``used``."""
+def _apply_settings(values: dict[str, Any], settings: list[str] | None, used: tuple[str, ...] | None) -> dict[str, Any]:
+    """Return ``values`` with SECTION.KEY=VALUE changes applied; raise `PolicyError` for one that is not ``used``."""
     for change in settings or []:
         name, equals, text = change.partition("=")
         if not equals:
@@ -201,7 +207,8 @@ def _changed(values: dict[str, Any], settings: list[str] | None, used: tuple[str
 
 
 def models_of(job: Job, models: list[str], recipes: list[str]) -> list[dict[str, Any]]:
-    """Return the [[model]] tables for NAME=PATH options with these recipes, which must have one objective."""
+    """Return the [[model]] tables for NAME=PATH options (``models``) with these recipes, which must have one
+    objective."""
 
     sections = []
     for model in models:

@@ -171,15 +171,15 @@ def probe(
     if soft_prompt:
         SoftPromptConfig(**given_settings(how))  # refused before anything is read
     own = read_templates(templates) if templates is not None else None
-    table, source = _subjects_of(subjects, documents)
+    table, source = _load_subjects(subjects, documents)
     targets = {target for target, _ in require_questions(table, config, own)}
     fewest = min(sum(item is not None for item in table.items[target]) for target in targets)
-    study = _study(given_settings(how), sweep, fewest, seed) if soft_prompt else None
-    _run(_entries(models), table, source, config, study, own, templates, out, quiet, as_json)
+    study = _soft_prompt_study(given_settings(how), sweep, fewest, seed) if soft_prompt else None
+    _run_probe(_parse_models(models), table, source, config, study, own, templates, out, quiet, as_json)
 
 
-def _entries(models: list[str]) -> list[ProbeModel]:
-    """Return the models to probe, from NAME=PATH or PATH arguments."""
+def _parse_models(models: list[str]) -> list[ProbeModel]:
+    """Return the models to probe, from NAME=PATH or PATH arguments, with the objective of each."""
     named = {}
     for model in models:
         name, equals, path = model.partition("=")
@@ -190,7 +190,7 @@ def _entries(models: list[str]) -> list[ProbeModel]:
     return [ProbeModel(name, path, objective_of(path)) for name, path in named.items()]
 
 
-def _study(how: dict[str, Any], sweep: bool, fewest: int, seed: int) -> SoftPromptStudy:
+def _soft_prompt_study(how: dict[str, Any], sweep: bool, fewest: int, seed: int) -> SoftPromptStudy:
     """Return the settings of the soft-prompt study; sizes not given are chosen to fit ``fewest``, the number of
     subjects with the rarest target type."""
     sizes = sizes_that_fit(fewest)
@@ -206,7 +206,7 @@ def _study(how: dict[str, Any], sweep: bool, fewest: int, seed: int) -> SoftProm
     )
 
 
-def _subjects_of(subjects: Path | None, documents: Path | None) -> tuple[Subjects, Path]:
+def _load_subjects(subjects: Path | None, documents: Path | None) -> tuple[Subjects, Path]:
     """Return the subjects, from a table or gathered from documents, and the path they came from."""
     if subjects is not None:
         return read_subjects(subjects), subjects
@@ -222,10 +222,11 @@ def _subjects_of(subjects: Path | None, documents: Path | None) -> tuple[Subject
     return subjects_from_notes(table, make_detectors(["rules"])), documents
 
 
-def _run(
+def _run_probe(
     entries: list[ProbeModel], table: Subjects, source: Path, config: ProbeConfig, study: SoftPromptStudy | None,
     own: tuple[Template, ...] | None, templates: Path | None, out: Path | None, quiet: bool, as_json: bool,
 ) -> None:  # fmt: skip
+    """Probe the models, write the results if ``out`` is given, and print a table or JSON."""
     from reticent.ext.propile.measure import probe_models, write_probe
 
     if out is not None and study is not None:  # a soft prompt stands in a folder of the model's and the target's name
@@ -255,7 +256,7 @@ def _run(
 
 
 def _probe_myself(models: list[str], items: Path | None, reference: Path | None, out: Path | None, config: Any) -> None:
-    """Probe one person's items, and write the page to a file or stdout; nothing else is written."""
+    """Probe one person's items on one model, and write the page to a file or stdout; nothing else is written."""
     bases = [model for model in models if model.startswith("base=")]
     models = [model for model in models if model not in bases]
     if len(models) != 1 or len(bases) > 1:
@@ -265,7 +266,7 @@ def _probe_myself(models: list[str], items: Path | None, reference: Path | None,
         raise PolicyError("--self: no terminal to ask for your items at; give them with --items FILE")
     values = read_items(items) if items is not None else _ask_items()
     others = read_subjects(reference) if reference is not None else None
-    entries = _entries(models + bases)
+    entries = _parse_models(models + bases)
     from reticent.ext.propile.self_probe import probe_myself, self_page
     from reticent.trainer.models import load_model, load_tokenizer
 
@@ -286,7 +287,7 @@ def _probe_myself(models: list[str], items: Path | None, reference: Path | None,
 
 
 def _write_page(path: Path, page: str) -> None:
-    """Write the page as a private file, without the lock and temporary file that a shared result has."""
+    """Write the page (HTML) as a private file, without the lock and temporary file that a shared result has."""
 
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

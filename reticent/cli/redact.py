@@ -43,9 +43,9 @@ def redact(
         raise PolicyError("--restore: finds nothing, so --record and --keep do not go with it")
     text = read_text(file)
     if restore is not None:
-        sys.stdout.write(Redacted(text, _strings(restore)).restore())
+        sys.stdout.write(Redacted(text, _read_strings(restore)).restore())
         return
-    known = None if record is None else _strings(record)
+    known = None if record is None else _read_strings(record)
     if known_languages(pa.array([text]))[0] < 0 and len(text.split()) >= 30:
         log_warning("the text is in no language that the rules and taggers know: names in it may be missed")
     if keep is None:
@@ -56,7 +56,7 @@ def redact(
     sys.stdout.write(made.text)
 
 
-def _strings(path: Path) -> dict[str, str]:
+def _read_strings(path: Path) -> dict[str, str]:
     """Return a JSON object of strings from a file; an error quotes none of it."""
     try:
         values: Any = json.loads(path.read_bytes())

@@ -68,7 +68,8 @@ PartOption = Annotated[
 
 
 def print_plan(job: Job, quiet: bool, as_json: bool) -> None:
-    """Print what a job's run can show and costs; raise `PolicyError` for too few documents or too small a budget."""
+    """Print what the audit of a job's run can show and what it costs; raise `PolicyError` for too few documents or too
+    small a budget."""
     run = Run(job, new_progress(quiet))
     sides = sides_of(run)
     lines = [*reach_lines(job, sides), *(charge_lines(run) if sides is not None else ())]
@@ -84,7 +85,7 @@ def print_plan(job: Job, quiet: bool, as_json: bool) -> None:
 
 
 def run_part(job: Job, name: str, quiet: bool, as_json: bool, *, reread: bool = False) -> None:
-    """Run one part (i/N) of a job, and print how much of it was made."""
+    """Run one part (``name``: i/N) of a job, and print how many of its models and scores were made."""
     from reticent.job.parts import Part, execute_part
 
     part, is_main = Part.parse(name), launched().is_main
@@ -99,6 +100,7 @@ def run_part(job: Job, name: str, quiet: bool, as_json: bool, *, reread: bool = 
 
 
 def verify_text(job: Job, quiet: bool, as_json: bool) -> None:
+    """Check every protected token of a job's run against the text, and print the results."""
     os.environ["TOKENIZERS_PARALLELISM"] = "true"  # nothing is forked here
     found = check_text(Run(job, new_progress(quiet)))
     if as_json:
@@ -109,6 +111,7 @@ def verify_text(job: Job, quiet: bool, as_json: bool) -> None:
 
 
 def list_all_recipes(wanted: bool) -> None:
+    """Print the built-in recipes and how to write one, and exit, where it is asked for (``wanted``)."""
     if not wanted:
         return
 
@@ -125,6 +128,8 @@ def list_all_recipes(wanted: bool) -> None:
 
 
 def verify_ledger(ledger: Path, quiet: bool, as_json: bool) -> None:
+    """Draw the targets of a training again, compare them with its ledger, and print the result; exit with status 1
+    where they differ."""
     from reticent.job.training_tokens import find_run, verify_training
 
     folder, model, recipe = find_run(ledger)
@@ -236,7 +241,7 @@ def export(
 
 
 def copy_members_tokens(job: Job, folder: Path, quiet: bool, as_json: bool) -> None:
-    """Copy the members' tokens of a run to a folder, and print their counts."""
+    """Copy the members' tokens of a run to a folder, and print the counts of each copy."""
     for place, counts in copied(Run(job, new_progress(quiet)), folder).items():
         if not as_json:
             print_counts(counts, place, as_json)
@@ -535,7 +540,7 @@ def report(
     job = job_of(read_job(run_folder), settings, used=("gate", "verdict", "dossier.languages"))
     job_run = Run(job, new_progress(quiet))
     report_again(job_run)
-    _end(job_run, as_json)
+    _print_end(job_run, as_json)
 
 
 def execute_job(
@@ -547,12 +552,12 @@ def execute_job(
     if not launched().is_main:
         return
     if until == "report":
-        _end(run, as_json)
+        _print_end(run, as_json)
     else:
         print_run(run, as_json)
 
 
-def _end(run: Run, as_json: bool) -> None:
+def _print_end(run: Run, as_json: bool) -> None:
     """Print the summary of a run whose report is written; exit with status 3 if a gate failed."""
     evidence = run.evidence
     print_summary(evidence, run.folder, as_json)
@@ -576,11 +581,11 @@ def budget(
     as_json: AsJson = False,
 ) -> None:
     """Show what private trainings have spent together: each run, and their total for each unit of privacy."""
-    files = _files_of(place)
+    files = _budget_files(place)
     print_budget([each for file in files for each in read_budget(file)], files, as_json)
 
 
-def _files_of(place: Path) -> list[Path]:
+def _budget_files(place: Path) -> list[Path]:
     """Return the budget files of a run, those its job names and its own; or ``place`` itself if it is a file.
 
     Raises

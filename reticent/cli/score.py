@@ -98,15 +98,15 @@ def score(
         kept = {each.number for each in without_repeats([of[row["number"]] for row in rows])}
         rows = [row for row in rows if row["number"] in kept]
     if out is not None:
-        write_private(out, _with_texts(rows, candidates))
+        write_private(out, _rows_with_texts(rows, candidates))
     if as_json:
         print(json.dumps({"texts": len(candidates), "rows": rows}))
         return
     _print_rows(rows, len(candidates), out)
 
 
-def _with_texts(rows: list[dict[str, Any]], candidates: list[Candidate]) -> bytes:
-    """Return the rows with their texts as JSON lines (UTF-8)."""
+def _rows_with_texts(rows: list[dict[str, Any]], candidates: list[Candidate]) -> bytes:
+    """Return the rows with their texts as JSON lines (UTF-8 bytes)."""
     of = {each.number: each for each in candidates}
     lines = (
         {**row, "text": of[row["number"]].text, **({"given": g} if (g := of[row["number"]].given) is not None else {})}
@@ -116,10 +116,11 @@ def _with_texts(rows: list[dict[str, Any]], candidates: list[Candidate]) -> byte
 
 
 def _print_rows(rows: list[dict[str, Any]], num_texts: int, out: Path | None) -> None:
+    """Print the first rows of the ranking as a table."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     table = Table(*(name.replace("_", " ") for name in names))
     for row in rows[:SHOWN]:
-        table.add_row(*(_shown(row.get(name)) for name in names))
+        table.add_row(*(_format_cell(row.get(name)) for name in names))
     console = Console()
     console.print(table)
     console.print(
@@ -129,7 +130,8 @@ def _print_rows(rows: list[dict[str, Any]], num_texts: int, out: Path | None) ->
         console.print(f"Texts: {out}", soft_wrap=True)
 
 
-def _shown(value: float | bool | None) -> str:
+def _format_cell(value: float | bool | None) -> str:
+    """Return a value as the text of a table cell."""
     if value is None:
         return "–"
     if isinstance(value, bool):  # before numbers, as True equals 1

@@ -57,7 +57,7 @@ def print_export(counts: dict[str, int], where: str, as_json: bool) -> None:
 
 
 def print_part(name: str, counts: dict[str, int], as_json: bool) -> None:
-    """Print how many models and scores a part of a run made, had up to date, and left for a second pass."""
+    """Print how many models and scores a part of a run made, had up to date, and left waiting for other parts."""
     if as_json:
         print(json.dumps({"part": name, **counts}))
     else:
@@ -131,18 +131,20 @@ def print_classification(results: list[ClassificationEvidence], as_json: bool) -
 def print_run(run: Run, as_json: bool) -> None:
     """Print the counts of every artefact of a run as JSON; without JSON nothing, as each stage has printed a line."""
     if as_json:
-        print(json.dumps(_counts_of(run), indent=1))
+        print(json.dumps(_all_counts(run), indent=1))
 
 
-def _counts_of(run: Run) -> dict[str, Any]:
+def _all_counts(run: Run) -> dict[str, Any]:
+    """Return the counts of every artefact of a run, by its path in the run folder."""
     manifests = sorted(run.folder.rglob("manifest.json"))
     return {str(m.parent.relative_to(run.folder)): read_manifest(m.parent).counts for m in manifests}
 
 
 def print_update(run: Run, touched: AffectedArtifacts, as_json: bool) -> None:
-    """Print how many n-grams of the members' index an update moved across the threshold k, and what it affects."""
+    """Print how many n-grams of the members' index an update moved across the threshold k, and which models and
+    dossiers it affects."""
     if as_json:
-        print(json.dumps({**_counts_of(run), "touched": touched.to_dict()}, indent=1))
+        print(json.dumps({**_all_counts(run), "touched": touched.to_dict()}, indent=1))
         return
 
     counts, k = read_manifest(run.folder / "index").counts, run.job.protect.k
@@ -160,8 +162,8 @@ def print_update(run: Run, touched: AffectedArtifacts, as_json: bool) -> None:
 
 
 def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) -> None:
-    """Print last checkpoints by recipe, ledger, verdicts, and the paths of report and dossier; JSON is published
-    evidence."""
+    """Print the measures of each recipe's last checkpoint, the ledger, the verdicts, and the paths of report and
+    dossier; as JSON, the published evidence."""
     if as_json:
         print(json.dumps(to_json(publish_audit(evidence))))
         return
@@ -187,7 +189,8 @@ def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) 
 
 
 def print_status(found: dict[str, Any]) -> None:
-    """Print the finished and open steps of a run; the scorings of one training share a line."""
+    """Print the finished and open steps of a run (`job_status`) as a table; the scorings of one training share a
+    line."""
 
     rows: dict[str, list[dict[str, Any]]] = {}
     for artifact in found["artifacts"]:
@@ -213,7 +216,7 @@ def print_status(found: dict[str, Any]) -> None:
         if (check := artifact.get("text_check")) is not None:
             of = "all" if check["whole"] else "a sample of"
             console.print(
-                f"{artifact['name']}: {of} {check['documents']:,} documents held to their text, "
+                f"{artifact['name']}: {of} {check['documents']:,} documents checked against their text, "
                 f"{check['violations']:,} violations",
                 soft_wrap=True,
             )
@@ -259,11 +262,11 @@ def print_budget(spendings: list[Spending], files: list[Path], as_json: bool) ->
 
 
 def counts_table(spans: dict[str, dict[str, int]]) -> Table:
-    """Return a table of span counts by category and detector; propagated spans of all detectors share one column."""
+    """Return a table of span counts by category and detector; spans propagated from all detectors share one column."""
     columns: dict[str, Counter[str]] = {}
     for name, counts in spans.items():
         columns.setdefault(name.partition(":")[0], Counter()).update(counts)
-    table = _table("category", *columns, title="Spans found")
+    table = _numbers_table("category", *columns, title="Spans found")
     for name in sorted({category for counts in columns.values() for category in counts}):
         table.add_row(name, *(f"{counts[name]:,}" for counts in columns.values()))
     table.add_section()
@@ -273,10 +276,10 @@ def counts_table(spans: dict[str, dict[str, int]]) -> Table:
 
 def evaluation_tables(found: DetectionEvidence) -> Iterator[Table]:
     """Yield the tables of a detection evaluation (`audit.detection.evaluate_detection`); they fit 80 columns."""
-    yield _overall(found)
-    yield _whole(found)
-    yield _by_category(found)
-    yield _by_detector(found)
+    yield _overall_table(found)
+    yield _whole_table(found)
+    yield _category_table(found)
+    yield _detector_table(found)
 
 
 def rules_table(rules: Sequence[Mapping[str, str]]) -> Table:
@@ -289,9 +292,10 @@ def rules_table(rules: Sequence[Mapping[str, str]]) -> Table:
     return table
 
 
-def _overall(found: DetectionEvidence) -> Table:
+def _overall_table(found: DetectionEvidence) -> Table:
+    """Return the table of precision, recall and F1 of all detectors together."""
     left_out = f"; {found.unmarked:,} without are left out" if found.unmarked else ""
-    table = _table(
+    table = _numbers_table(
         "all detectors",
         *("precision", "recall", "F1"),
         title=f"{found.documents:,} documents of {found.individuals:,} individuals with gold spans{left_out}",
@@ -299,12 +303,13 @@ def _overall(found: DetectionEvidence) -> Table:
     )
     for scores, what in ((found.union.overall, ""), (found.union.any_label, ", any label")):
         for name, match in (("strict", scores.strict), ("relaxed", scores.relaxed), ("words", scores.words)):
-            table.add_row(name + what, *map(_shown, (match.precision, match.recall, match.f1)))
+            table.add_row(name + what, *map(_format_estimate, (match.precision, match.recall, match.f1)))
     return table
 
 
-def _whole(found: DetectionEvidence) -> Table:
-    table = _table(
+def _whole_table(found: DetectionEvidence) -> Table:
+    """Return the table of the shares of mentions, entities, documents and individuals whose spans are all found."""
+    table = _numbers_table(
         "all found, under any label", "share", "of", title="Found whole", caption="entities: all their mentions."
     )
     union = found.union
@@ -313,13 +318,14 @@ def _whole(found: DetectionEvidence) -> Table:
         rows.append(("entities" if name == "overall" else f"{name} entities", rate))
     rows += [("documents", union.all_found.documents), ("individuals", union.all_found.individuals)]
     for what, rate in rows:
-        table.add_row(what, _shown(rate), f"{rate.of:,}")
+        table.add_row(what, _format_estimate(rate), f"{rate.of:,}")
     return table
 
 
-def _by_category(found: DetectionEvidence) -> Table:
+def _category_table(found: DetectionEvidence) -> Table:
+    """Return the table of precision and recall by category."""
     heads = ("gold", "strict\nP", "\nR", "relaxed\nP", "\nR", "words\nR", "whole", "part", "missed")
-    table = _table(
+    table = _numbers_table(
         "category",
         *heads,
         title="By category",
@@ -331,15 +337,16 @@ def _by_category(found: DetectionEvidence) -> Table:
         table.add_row(
             name,
             f"{found.mentions.get(name, 0):,}",
-            *map(_value, [*rates, scores.words.recall]),
-            _value(union.covered[name]),
+            *map(_format_value, [*rates, scores.words.recall]),
+            _format_value(union.covered[name]),
             *(f"{counts.get(name, 0):,}" for counts in (found.partial, found.missed)),
         )
     return table
 
 
-def _by_detector(found: DetectionEvidence) -> Table:
-    table = _table(
+def _detector_table(found: DetectionEvidence) -> Table:
+    """Return the table of precision and recall of each detector alone."""
+    table = _numbers_table(
         "alone",
         *("relaxed\nP", "\nR", "any label\nP", "\nR", "mentions\ncovered", "only\nit"),
         title="By detector",
@@ -348,13 +355,15 @@ def _by_detector(found: DetectionEvidence) -> Table:
     for name, scores in found.alone.items():
         relaxed = (scores.overall.relaxed, scores.any_label.relaxed)
         rates = [rate for match in relaxed for rate in (match.precision, match.recall)]
-        table.add_row(name, *map(_value, [*rates, scores.covered["overall"]]), f"{sum(found.only[name].values()):,}")
+        table.add_row(
+            name, *map(_format_value, [*rates, scores.covered["overall"]]), f"{sum(found.only[name].values()):,}"
+        )
     return table
 
 
 def sampled_table(found: SampledRecall) -> Table:
     """Return a table of recall estimated from a sample, and of identifiers left in the corpus, by category."""
-    table = _table(
+    table = _numbers_table(
         "category",
         *("marked", "recall", "95 %", "unprotected", "95 %"),
         title=f"Detection in {found.documents:,} of {found.corpus_documents:,} documents, weighted back to all",
@@ -364,7 +373,7 @@ def sampled_table(found: SampledRecall) -> Table:
         bounds = "-" if left.low is None or left.high is None else f"{left.low:,.0f}-{left.high:,.0f}"
         of = "-" if row.recall.low is None else f"{row.recall.low:.3f}-{row.recall.high:.3f}"
         count = "-" if left.value is None else f"{left.value:,.0f}"
-        table.add_row(name, f"{row.marked:,}", _value(row.recall), of, count, bounds)
+        table.add_row(name, f"{row.marked:,}", _format_value(row.recall), of, count, bounds)
     return table
 
 
@@ -387,12 +396,14 @@ def sampled_lines(found: SampledRecall) -> Iterator[str]:
     if found.agreement is not None:
         own = found.agreement
         yield (
-            f"Two annotators agree: equal spans {_shown(own.exact)}, overlapping spans {_shown(own.partial)}, words "
-            f"beyond chance (kappa) {_shown(own.kappa)}, (alpha) {_shown(own.alpha)}."
+            f"Two annotators agree: equal spans {_format_estimate(own.exact)}, overlapping spans "
+            f"{_format_estimate(own.partial)}, words beyond chance (kappa) {_format_estimate(own.kappa)}, "
+            f"(alpha) {_format_estimate(own.alpha)}."
         )
 
 
-def _table(first: str, *heads: str, title: str, caption: str | None = None) -> Table:
+def _numbers_table(first: str, *heads: str, title: str, caption: str | None = None) -> Table:
+    """Return an empty table with a text column and right-aligned columns for numbers."""
     table = Table(
         title=f"\n{title}",
         caption=caption,
@@ -408,12 +419,14 @@ def _table(first: str, *heads: str, title: str, caption: str | None = None) -> T
     return table
 
 
-def _value(estimate: Estimate) -> str:
+def _format_value(estimate: Estimate) -> str:
+    """Return an estimate's value with three decimals; "-" where it has none."""
     return "-" if estimate.value is None else f"{estimate.value:.3f}"
 
 
-def _shown(estimate: Estimate) -> str:
-    return _value(estimate) + ("" if estimate.low is None else f" {estimate.low:.3f}-{estimate.high:.3f}")
+def _format_estimate(estimate: Estimate) -> str:
+    """Return an estimate's value and interval with three decimals."""
+    return _format_value(estimate) + ("" if estimate.low is None else f" {estimate.low:.3f}-{estimate.high:.3f}")
 
 
 # ---------------------------------------------------------------------------------------------------- statistics table
@@ -423,59 +436,63 @@ def _shown(estimate: Estimate) -> str:
 
 def statistics_tables(corpus: CorpusEvidence) -> Iterator[Table]:
     """Yield the tables of published corpus statistics; a count of few individuals is a dash."""
-    yield _documents(corpus)
+    yield _documents_table(corpus)
     if corpus.identifiers_by_n:
-        yield _identifiers(corpus)
+        yield _ngrams_table(corpus)
     if retention_rows(corpus):
-        yield _retention(corpus)
+        yield _retention_table(corpus)
     if any(row.share.value is not None for row in corpus.unicity or ()):
-        yield _unicity(corpus)
+        yield _unicity_table(corpus)
 
 
-def _documents(corpus: CorpusEvidence) -> Table:
+def _documents_table(corpus: CorpusEvidence) -> Table:
+    """Return the table of counts of documents and words, and of the shares that identify or are protected."""
     table = _plain_table(
         "documents of members", "", title=f"identifying: used by fewer than {corpus.k} {_unit_names(corpus)}"
     )
     sides = corpus.num_individuals
-    table.add_row("individuals: members, held out", f"{_count(sides.members)}, {_count(sides.heldout)}")
+    table.add_row("individuals: members, held out", f"{_format_count(sides.members)}, {_format_count(sides.heldout)}")
     for name, number in (
         ("documents", corpus.num_documents),
         ("words", corpus.num_words),
         ("distinct words", corpus.num_distinct_words),
     ):
         table.add_row(name, f"{number:,}")
-    table.add_row("distinct words that identify", _share(corpus.share_types_identifying))
-    table.add_row("occurrences of these", _share(corpus.share_occurrences_identifying))
+    table.add_row("distinct words that identify", _format_share(corpus.share_types_identifying))
+    table.add_row("occurrences of these", _format_share(corpus.share_occurrences_identifying))
     if corpus.protected:
-        table.add_row("words protected as direct identifiers", _share(corpus.protected.direct))
-        table.add_row("words protected as indirect identifiers", _share(corpus.protected.indirect))
-        table.add_row("words protected in all", _share(corpus.protected.both))
+        table.add_row("words protected as direct identifiers", _format_share(corpus.protected.direct))
+        table.add_row("words protected as indirect identifiers", _format_share(corpus.protected.indirect))
+        table.add_row("words protected in all", _format_share(corpus.protected.both))
     return table
 
 
-def _identifiers(corpus: CorpusEvidence) -> Table:
+def _ngrams_table(corpus: CorpusEvidence) -> Table:
+    """Return the table of identifying n-grams by n."""
     table = _plain_table("n", "identifying", "minimal", "occurrences", "not identifying", title="Identifying n-grams")
     for row in corpus.identifiers_by_n or ():
         counts = (row.all.distinct, row.minimal.distinct, row.all.occurrences, row.kept.distinct)
-        table.add_row(str(row.n), *map(_count, counts))
+        table.add_row(str(row.n), *map(_format_count, counts))
     return table
 
 
-def _retention(corpus: CorpusEvidence) -> Table:
+def _retention_table(corpus: CorpusEvidence) -> Table:
+    """Return the table of the shares of words left to learn from, by policy, n and k."""
     table = _plain_table("policy", "n", "k", "left by indirect protection", title="Words left to learn from")
     for row in retention_rows(corpus):
-        table.add_row(row.policy, _count(row.n), _count(row.k), _share(row.retention))
+        table.add_row(row.policy, _format_count(row.n), _format_count(row.k), _format_share(row.retention))
     return table
 
 
-def _unicity(corpus: CorpusEvidence) -> Table:
+def _unicity_table(corpus: CorpusEvidence) -> Table:
+    """Return the table of how many units a few shared words single out."""
     heads = ("shared words", f"{_unit_names(corpus)} singled out", "95 % interval")
     table = _plain_table(*heads, title="Sets of words that many use")
     for row in corpus.unicity or ():
         if row.share.value is not None:
-            ends = f"{_share(row.share.low)} to {_share(row.share.high)}"
+            ends = f"{_format_share(row.share.low)} to {_format_share(row.share.high)}"
             bound = {"below": "at most ", "above": "at least "}.get(row.share.bound or "", "")
-            table.add_row(str(row.m), f"{bound}{_share(row.share.value)}", ends)
+            table.add_row(str(row.m), f"{bound}{_format_share(row.share.value)}", ends)
     return table
 
 
@@ -485,17 +502,20 @@ def _unit_names(corpus: CorpusEvidence) -> str:
 
 
 def _plain_table(*heads: str, title: str) -> Table:
+    """Return an empty table with one column a head, the first left-aligned."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, title=title, title_justify="left")
     for number, head in enumerate(heads):
         table.add_column(head, justify="right" if number else "left")
     return table
 
 
-def _count(number: int | None) -> str:
+def _format_count(number: int | None) -> str:
+    """Return a count with thousands separators; a dash for None."""
     return "–" if number is None else f"{number:,}"
 
 
-def _share(share: float | None) -> str:
+def _format_share(share: float | None) -> str:
+    """Return a share as a percentage; a dash for None."""
     return "–" if share is None else f"{100 * share:.1f} %"
 
 

@@ -54,10 +54,11 @@ Unencrypted = Annotated[
 ]
 
 
-def _run(
+def _run_stage(
     stage: Stage, source: str, out: Path, detector: list[str] | None, how: tuple[str | None, int | None, bool],
     settings: list[str] | None, sections: dict[str, Any], quiet: bool, as_json: bool, tokenizer: Path | None = None,
 ) -> None:  # fmt: skip
+    """Run one stage on Spark with the command's options, and print its counts."""
 
     job = job_from_source(source, None, detector, sections=sections, settings=settings, used=USED)
     master, num_parts, unencrypted = how
@@ -81,7 +82,7 @@ def index(
 ) -> None:  # fmt: skip
     """Split the individuals, and count how many use each word and n-gram: OUT/index and OUT/split."""
     sections = {"index": {"max_n": max_n}}
-    _run("index", source, out, None, (master, parts, unencrypted), settings, sections, quiet, as_json)
+    _run_stage("index", source, out, None, (master, parts, unencrypted), settings, sections, quiet, as_json)
 
 
 @spark_app.command()
@@ -90,7 +91,7 @@ def detect(
     unencrypted: Unencrypted = False, settings: Set = None, quiet: Quiet = False, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Find direct identifiers with any installed detector: OUT/spans.parquet."""
-    _run("detect", source, out, detector, (master, parts, unencrypted), settings, {}, quiet, as_json)
+    _run_stage("detect", source, out, detector, (master, parts, unencrypted), settings, {}, quiet, as_json)
 
 
 @spark_app.command()
@@ -101,7 +102,7 @@ def protect(
 ) -> None:  # fmt: skip
     """Flag the words of each document by the supports of all: OUT/flags.parquet, a row a document."""
     sections = {"index": {"max_n": n}, "protect": {"k": k, "n": n}}
-    _run("protect", source, out, detector, (master, parts, unencrypted), settings, sections, quiet, as_json)
+    _run_stage("protect", source, out, detector, (master, parts, unencrypted), settings, sections, quiet, as_json)
 
 
 @spark_app.command()
@@ -114,4 +115,6 @@ def tokens(
 ) -> None:  # fmt: skip
     """Write the protected tokens of all documents, ready for training: OUT is the store."""
     sections = {"index": {"max_n": n}, "protect": {"k": k, "n": n}}
-    _run("tokens", source, out, detector, (master, parts, unencrypted), settings, sections, quiet, as_json, tokenizer)
+    _run_stage(
+        "tokens", source, out, detector, (master, parts, unencrypted), settings, sections, quiet, as_json, tokenizer
+    )

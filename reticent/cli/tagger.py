@@ -162,8 +162,8 @@ def attack(
             "listed", "match",
         )  # fmt: skip
     check_device(device)
-    secret, asked, labels = _key(key), _prompts(prompts), label or ["PER"]
-    if (known := _labels_of(model)) is not None:
+    secret, asked, labels = _read_key(key), _load_prompts(prompts), label or ["PER"]
+    if (known := _read_labels(model)) is not None:
         person_labels(known, labels)
     progress = new_progress(quiet)
     files = [*(train or []), *(file for file in (names, heldout, pairs) if file is not None)]
@@ -259,8 +259,8 @@ def thesis(
     print(json.dumps([asdict(table) for table in tables]) if as_json else "\n".join(map(str, tables)))
 
 
-def _labels_of(model: str) -> dict[str, str] | None:
-    """Return the label names of a model folder's config, by id; None if only loading the model gives them."""
+def _read_labels(model: str) -> dict[str, str] | None:
+    """Return the label names of a model folder's config, id -> name; None if only loading the model gives them."""
     try:
         labels = json.loads((Path(model) / "config.json").read_bytes())["id2label"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -268,11 +268,14 @@ def _labels_of(model: str) -> dict[str, str] | None:
     return labels if isinstance(labels, dict) and all(isinstance(name, str) for name in labels.values()) else None
 
 
-def _prompts(prompts: str) -> tuple[Prompt, ...]:
+def _load_prompts(prompts: str) -> tuple[Prompt, ...]:
+    """Return the prompts of a language (en, fr) or of a file."""
     return {"en": PROMPTS, "fr": FRENCH_PROMPTS}.get(prompts) or read_prompts(prompts)
 
 
-def _key(file: Path | None) -> bytes | None:
+def _read_key(file: Path | None) -> bytes | None:
+    """Return the key in a file; None without a file; `PolicyError` for one that is unreadable or shorter than 16
+    bytes."""
     if file is None:
         return None
     try:
@@ -287,7 +290,7 @@ def _key(file: Path | None) -> bytes | None:
 def _attack_set_of_files(
     train: list[Path], names: Path | None, heldout: Path | None, labels: list[str], encoding: str, choice: Choice
 ) -> AttackSet:
-    """Return the attack set of CoNLL files and a list of names."""
+    """Return the attack set (names of the training data, names to compare with) of CoNLL files and a list of names."""
     if not train or (names is None) == (heldout is None):
         raise PolicyError("tagger attack: give --train FILE and either --names LIST or --heldout FILE, or --run RUN")
     read = [read_conll(file, labels=labels, encoding=encoding) for file in train]
@@ -301,7 +304,7 @@ def _attack_set_of_files(
 
 
 def _attack_set_of_run(run: Path, choice: Choice) -> tuple[AttackSet, dict[str, str]]:
-    """Return the attack set of a run's annotated names, and input fingerprints."""
+    """Return the attack set of a run's annotated names, and the input fingerprints."""
     opened = Run(job_of(read_job(run), None))
     require_kind(opened.folder / "split", "split")
     training, candidates = names_of_corpus(opened.corpus, opened.individuals, seed=choice.seed)

@@ -33,11 +33,11 @@ class Artefact:
     Attributes
     ----------
     name : str
-        Its path in the run folder.
+        Path of the artefact in the run folder.
     kind : str
-        Kind of its manifest.
+        Kind of artefact, as recorded in its manifest.
     settings : dict
-        Settings that it depends on, as JSON holds them.
+        Settings that it depends on, as JSON values.
     inputs : dict of str
         Fingerprints of the results and files that it is made from, by name.
     """
@@ -72,21 +72,22 @@ class Step:
     Attributes
     ----------
     outputs : tuple of Artefact
+        The artefacts that the step writes.
     build : callable
-        Takes the writers of the stale outputs alone, and uses each once.
+        ``build(outputs)`` writes the outdated outputs: it takes a writer for each by name, and opens each once.
     resume : bool, optional
         As in :func:`reticent.core.artifact.write_artifact`. A step that may be resumed is built by all processes
         together where torchrun started several: the first decides and writes, the others help.
     alone : bool
-        Only the first process builds the step, even where it may be resumed.
+        Whether only the first process builds the step, even where it may be resumed.
     prepare : callable, optional
         Called before the outputs are compared with the content of the folder; not called when a plan is only read.
     group : str, optional
-        Steps of one group are made by one part of a run (:mod:`reticent.job.parts`); those of none are made by no part
-        but the first, or when the parts are joined.
+        Name of a group of steps that one part of a run builds (:mod:`reticent.job.parts`); steps without one are built
+        by no part but part 0, or when the parts are joined.
     work : callable, optional
-        Returns the work that the expected end counts; None for steps that are not part of the experiment. It raises
-        `ArtifactError` if the tokens that it counts do not exist yet.
+        Returns the estimated work of the step, for the expected end; None for steps that are not part of the
+        experiment. It raises `ArtifactError` if the tokens that it counts do not exist yet.
     """
 
     outputs: tuple[Artefact, ...]

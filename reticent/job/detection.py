@@ -29,9 +29,10 @@ def detect_documents(job: Job, *, keep: bool, evaluate: bool, progress: Progress
     Parameters
     ----------
     keep : bool
-        Keep the spans in ``spans/`` of the job's run folder. If false, they are never written beside the documents.
+        Whether to keep the spans in ``spans/`` of the job's run folder; if false, they go to a temporary folder.
     evaluate : bool
-        Compare with ``corpus.spans``. The detector gold is not compared with itself.
+        Whether to compare the spans with the gold spans (``corpus.spans``); the detector gold is not compared with
+        itself.
     """
     if evaluate and job.corpus.spans is None and job.corpus.mentions is None and not job.corpus.marked:
         raise PolicyError("nothing to evaluate against: give the column of gold spans (corpus.spans)")

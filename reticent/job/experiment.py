@@ -32,11 +32,11 @@ class Size:
 
     Attributes
     ----------
-    bases : objective -> hub name of the foundation model; empty where a small one is pre-trained first
-    foundation : settings of that pre-training
-    recipes : stems of the recipes to compare; None: all, also with n = 3 and with differential privacy
-    classify : settings of the classification, as published where there are none
-    synth : options of `reticent synth` for a hospital of this size
+    bases : mapping, objective (mlm, clm) -> hub name of the base model; empty where a small one is pre-trained first
+    foundation : mapping, settings of that pre-training (``[model.foundation]``)
+    recipes : tuple of str, recipe names with {} for the objective; None: all, also with n = 3 and with DP-SGD
+    classify : mapping, settings of the classification (``[classify]``); empty: as published
+    synth : str, command-line options of `reticent synth` for a hospital of this size
     """
 
     about: str
@@ -95,9 +95,12 @@ def experiment_job(
 
     Parameters
     ----------
-    corpus, detect : sections of a job; None: the hospital that `reticent synth hospital` generates
-    bases : objective -> folder or hub name; only these objectives are trained. None: both, of the size's own models
-    num_individuals : of the documents, where that is known
+    size : str, a key of `SIZES`
+    out : str, run folder that the job will write
+    corpus, detect : mapping, optional, the job's sections; None: the hospital that `reticent synth hospital` generates
+    bases : mapping, optional, objective (mlm, clm) -> folder or hub name of the base model; only these objectives are
+        trained. None: both, from the size's own models
+    num_individuals : int, optional, number of individuals in the documents, where that is known
 
     Raises
     ------

@@ -35,7 +35,7 @@ class Fingerprints:
     folder : Path
         The run folder.
     looking : bool
-        Trust manifests instead of reading bytes.
+        Whether to take fingerprints of results from their manifests instead of hashing their files.
     """
 
     def __init__(self, folder: Path, *, looking: bool = False):

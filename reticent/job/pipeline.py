@@ -33,10 +33,10 @@ class Stage:
     Attributes
     ----------
     steps : str or callable
-        Yields the steps of a run; as "module:function" it is imported when the stage is reached, so that a run loads
-        nothing of the stages that it does not come to.
+        Function that yields the steps of a run; as "module:function" it is imported when the stage is reached, so that
+        a run loads nothing of the stages that it does not come to.
     within : str
-        The stage that a user names, if this stage is a part of it.
+        Name of the stage that this one is a sub-stage of, as a user gives it; empty for a stage that a user can name.
     """
 
     name: str

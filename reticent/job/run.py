@@ -69,12 +69,12 @@ class Run:
     ----------
     job : Job
     progress : Progress, optional
-        Receives the messages and the progress of the stages; silent by default.
+        Reporter of messages and progress; silent by default.
     restart : bool
-        Begin unfinished trainings anew instead of going on with them.
+        Whether to begin interrupted trainings anew instead of resuming them.
     reread : bool
-        Read every byte of documents and finished results again, also of files that have not changed since they were
-        last hashed.
+        Whether to hash every file of documents and finished results again, also those that have not changed since they
+        were last hashed.
     """
 
     def __init__(self, job: Job, progress: Progress | None = None, *, restart: bool = False, reread: bool = False):

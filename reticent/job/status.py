@@ -18,8 +18,8 @@ from reticent.job.run import Run
 
 
 def job_status(run: Run) -> dict[str, Any]:
-    """Return {"artifacts": [{"name", "state", "seconds"}], "plan": …} of a job; tokens that were checked against
-    their text also have a "text_check".
+    """Return {"folder", "artifacts": [{"name", "state", "seconds"}], "plan": …} of a job; tokens that were checked
+    against their text also have a "text_check".
 
     A state is "done", "to do", "begun" (a training goes on from a saved state) or "out of date" (an artefact of that
     name exists, and the job would make it anew). ``plan`` counts trainings, classifications and scorings;
@@ -37,11 +37,12 @@ def job_status(run: Run) -> dict[str, Any]:
             check = _text_check(run, name) if name.startswith("tokens/") and state == "done" else None
             about = {"name": name, "state": state, "seconds": earlier.get(name, {}).get("seconds")}
             artifacts.append(about | ({"text_check": check} if check is not None else {}))
-    return {"folder": str(run.folder), "artifacts": artifacts, "plan": _plan_of(looked, earlier)}
+    return {"folder": str(run.folder), "artifacts": artifacts, "plan": _experiment_progress(looked, earlier)}
 
 
-def _plan_of(looked: list[StepState], earlier: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the counts and expected time of the experiment; None before there are tokens to train on."""
+def _experiment_progress(looked: list[StepState], earlier: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
+    """Return how many steps of the experiment are done, which is next, and the expected time; None before there are
+    tokens to train on."""
     try:
         works = [(look.step.work(), look.is_done) for look in looked if look.step is not None and look.step.work]
     except ReticentError:
@@ -61,7 +62,8 @@ def _plan_of(looked: list[StepState], earlier: dict[str, dict[str, Any]]) -> dic
 
 
 def _text_check(run: Run, name: str) -> dict[str, Any] | None:
-    """Return the counts of a token store's check against the text: of all documents, or else of a sample."""
+    """Return the counts of a token store's check against the text, of all documents or else of a sample; None without a
+    check."""
 
     tokens = read_manifest(run.folder / name)
     try:

@@ -56,15 +56,15 @@ def check_text(run: Run) -> dict[str, TextCheck | None]:
         for path in sorted(made):
             require_kind(path, "tokens")
             name = f"tokens/{model.name}/{path.name}"
-            original = _original(run, path.name)
+            original = _splits_and_policy(run, path.name)
             found[name] = reader.check(name, *original) if original else None
     if not found:
         raise ArtifactError(f"{run.folder}: no protected tokens to check; give protect a --model")
     return found
 
 
-def _original(run: Run, variant: str) -> tuple[tuple[str, ...], Policy] | None:
-    """Return the splits of a token store of original text, and its protection policy; None for rewritten text."""
+def _splits_and_policy(run: Run, variant: str) -> tuple[tuple[str, ...], Policy] | None:
+    """Return the splits and the protection policy of a token store of original text; None for rewritten text."""
     if variant == "audit":
         return (MEMBERS, HELDOUT), run.policy
     policies = {run.job.tokens(name): run.job.protection(name) for model in run.job.model for name in model.recipes}
@@ -81,6 +81,7 @@ class _Reader:
         self._text: CheckedText | None = None
 
     def check(self, name: str, splits: tuple[str, ...], policy: Policy) -> TextCheck:
+        """Check a token store against its text unless that check exists; return the result."""
         run = self._run
         place = f"{KIND}/{name.removeprefix('tokens/')}"
         inputs = {
@@ -93,16 +94,19 @@ class _Reader:
         config = {**policy.cache_key(), "surface": run.job.index.surface, **noise}
 
         def build(folder: Path, counts: dict[str, Any]) -> None:
-            check = self._verified(name, splits, policy)
+            """Write the result of the check into ``folder``; `ArtifactError` where the tokens' flags do not follow from
+            the text."""
+            check = self._verify(name, splits, policy)
             if not check.holds:
                 raise ArtifactError(f"{name}: {check.failure()}")
             (folder / FILE).write_text(json.dumps(check.to_dict(), indent=1))
             counts.update(documents=check.documents, tokens=check.tokens, violations=check.violations)
 
         build_step(run, Step.of(Artefact(place, KIND, config, inputs), build))
-        return _read(run.folder / place / FILE)
+        return _read_check(run.folder / place / FILE)
 
-    def _verified(self, name: str, splits: tuple[str, ...], policy: Policy) -> TextCheck:
+    def _verify(self, name: str, splits: tuple[str, ...], policy: Policy) -> TextCheck:
+        """Compare every flag of a token store with the text; return the result."""
         from reticent.engine.verify import CheckedText, verify_tokens  # it compiles patterns of Unicode's properties
 
         run = self._run
@@ -117,35 +121,34 @@ class _Reader:
                 splits=splits,
                 spans=SpanReader(run.folder / "spans"),
                 surface=run.job.index.surface,
-                other_supports=_told(run, policy) if splits == (MEMBERS,) else None,
+                other_supports=_replaced_supports(run, policy) if splits == (MEMBERS,) else None,
                 progress=advance,
             )
 
 
-def _told(run: Run, policy: Policy) -> pa.RecordBatch | None:
-    """Return the words (``word``, ``support``) whose support noise or a public list replaces; None where support is
-    counted. The text shows counted supports alone, so the index names these words.
-    """
+def _replaced_supports(run: Run, policy: Policy) -> pa.RecordBatch | None:
+    """Return the table (``word``, ``support``) of the supports that noise or a public list put in place of the counted
+    ones; None where supports are counted. The text shows counted supports alone, so the index names these words."""
     if run.job.threshold.noise is None and policy.words == "counted":
         return None
     return protection_index(run, run.index(), policy.k, words=policy.words).words()
 
 
 def text_check_of_flags(run: Run, name: str, store: TokenStore) -> tuple[str, bool]:
-    """Return a text on how far a store's flags were checked against the text, and whether these very flags were
-    checked.
+    """Return a sentence on how far a store's flags were checked against the text, and False where they are known to be
+    wrong or not those that were checked.
 
     Without a text it goes by the kept check of all documents, or else by the sample that was checked when the tokens
     were made.
     """
 
-    if _original(run, Path(name).name) is None:
+    if _splits_and_policy(run, Path(name).name) is None:
         return "flags not checked against the text: that of these tokens was rewritten", True
     place = run.folder / KIND / name.removeprefix("tokens/")
     check = None
     if (place / FILE).exists():
         read_manifest(place)
-        check = _read(place / FILE)
+        check = _read_check(place / FILE)
         if check.fingerprint != store.flags_fingerprint():
             return "flags: not those that were checked against the text; run protect --verify again", False
     elif "text_check" in (counts := read_manifest(run.folder / name).counts):
@@ -159,7 +162,8 @@ def text_check_of_flags(run: Run, name: str, store: TokenStore) -> tuple[str, bo
     return said, check.holds
 
 
-def _read(path: Path) -> TextCheck:
+def _read_check(path: Path) -> TextCheck:
+    """Read the result of a check; `ArtifactError` where the file is not readable as one."""
     try:
         return TextCheck.from_dict(json.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError, ArtifactError) as error:

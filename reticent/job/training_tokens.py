@@ -53,9 +53,8 @@ class Drawn:
 
 
 def heldout_tokens(run: Run, model: ModelSection, is_heldout: np.ndarray) -> TokenStore:
-    """Return the audit's tokens of these individuals (``is_heldout``: bool by code); flags show which words are
-    ordinary.
-    """
+    """Return the audit's tokens of the documents of these individuals (``is_heldout``: bool by individual code); their
+    flags show which words are ordinary."""
     store = open_tokens(run.folder / f"tokens/{model.name}/audit")
     return store.select(np.flatnonzero(is_heldout[store.individual]))
 
@@ -64,9 +63,9 @@ def heldout_tokens(run: Run, model: ModelSection, is_heldout: np.ndarray) -> Tok
 def training_tokens(
     run: Run, model: ModelSection, recipe: Recipe, folder: Path, num_epochs: int, *, of: Drawn | None = None
 ) -> Iterator[tuple[TokenStore, Callable[[int], TokenStore] | None]]:
-    """Yield the members' tokens for a recipe and, where they change by epoch, a function that returns those of an
-    epoch; with ``of`` the tokens of other individuals. For a positive control, repeated members' documents occur
-    several times, in memory.
+    """Yield the members' token store for a recipe and, where the text is rewritten in each epoch, a function from epoch
+    to that epoch's store (else None); with ``of`` the tokens of other individuals. For a positive control, repeated
+    members' documents occur several times, in memory.
 
     Surrogates are drawn under a key that is a hash of the documents, the spans and the seed: the same in every run of
     the job, and a secret to all who do not have the documents anyway. In DP-SGD, where one individual must not move the
@@ -83,7 +82,7 @@ def training_tokens(
         yield store, None
         return
 
-    make = _make_surrogates(run, store, recipe, of)
+    make = _surrogate_writer(run, store, recipe, of)
     node = os.environ.get("GROUP_RANK", "0")
     if launched().local_rank == 0:  # what a training left that was interrupted
         for left in (folder / f".surrogates-{node}", *folder.glob(f".surrogates-{node}-*")):
@@ -94,13 +93,13 @@ def training_tokens(
         yield epoch_store(1), epoch_store
 
 
-def _make_surrogates(run: Run, store: TokenStore, recipe: Recipe, of: Drawn | None) -> Callable[[Path, int], object]:
-    """Return a function that writes the tokens of an epoch, with new surrogates for the direct identifiers of a store's
-    documents.
-    """
+def _surrogate_writer(run: Run, store: TokenStore, recipe: Recipe, of: Drawn | None) -> Callable[[Path, int], object]:
+    """Return a function ``(folder, epoch)`` that writes a store's documents with surrogates, drawn anew in each epoch,
+    for the direct identifiers."""
 
     @functools.cache
     def rewritten() -> RewrittenTokens:
+        """Open the documents and the index for rewriting, once."""
         assert store.path is not None
         policy = run.job.protection(recipe.name)
         return RewrittenTokens(
@@ -112,7 +111,7 @@ def _make_surrogates(run: Run, store: TokenStore, recipe: Recipe, of: Drawn | No
             splits=(MEMBERS,),
             spans=SpanReader(run.folder / "spans"),
             policy=policy,
-            supports=_protecting(run, policy, of),
+            supports=_index_of_individuals(run, policy, of),
             names=surrogate_names(run.job),
             alone=recipe.private,
             num_threads=run.job.num_threads,
@@ -125,14 +124,14 @@ def _make_surrogates(run: Run, store: TokenStore, recipe: Recipe, of: Drawn | No
     return lambda folder, epoch: rewritten().write(folder, key=key, draw=epoch)
 
 
-def _protecting(run: Run, policy: Policy, of: Drawn | None) -> NgramIndex:
+def _index_of_individuals(run: Run, policy: Policy, of: Drawn | None) -> NgramIndex:
+    """Return the n-gram index that protects the run's members, or the drawn individuals ``of``."""
     return of.index() if of else protection_index(run, open_index(run.folder / "index"), policy.k, words=policy.words)
 
 
 def public_context(run: Run, model: ModelSection, recipe: Recipe, *, of: Drawn | None = None) -> ContextWords | None:
-    """Return the public words for a recipe that replaces indirect identifiers in its
-    context; None for other recipes.
-    """
+    """Return the public words that replace indirect identifiers in a recipe's context; None for recipes that do not
+    replace them."""
     if not recipe.replaces_indirect:
         return None
 
@@ -140,7 +139,7 @@ def public_context(run: Run, model: ModelSection, recipe: Recipe, *, of: Drawn |
     return context_words(
         run.tokenizer_of(model),
         read_public_words(run.job.surrogates.pool),
-        _protecting(run, policy, of),
+        _index_of_individuals(run, policy, of),
         policy.k,
         also_shared=("X",) if recipe.text == "pseudonymised" else (),
         num_threads=run.job.num_threads,
@@ -148,7 +147,7 @@ def public_context(run: Run, model: ModelSection, recipe: Recipe, *, of: Drawn |
 
 
 def find_run(ledger: Path) -> tuple[Path, str, str]:
-    """Return the run folder of a ledger ``models/MODEL/RECIPE/…/ledger.json``, with its model and recipe.
+    """Return the run folder, the model name and the recipe name of a ledger ``models/MODEL/RECIPE/…/ledger.json``.
 
     Raises
     ------
@@ -172,7 +171,8 @@ def verify_training(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> Verdict:
-    """Draw all prediction targets of a training again from the run's tokens and compare them with its ledger.
+    """Draw all prediction targets of a training again from the run's tokens and compare them with its ledger; return
+    the comparison.
 
     The recipe is the job's, the settings are those of the manifest beside the ledger.
 
@@ -189,7 +189,7 @@ def verify_training(
     recipe, tokens = run.job.recipe(recipe_name), None
     mismatches, settings = [], None
     try:  # flags that were changed in between would be drawn again as they are
-        tokens = _fingerprint(run.folder / "tokens" / model.name / run.job.tokens(recipe.name))
+        tokens = _verified_fingerprint(run.folder / "tokens" / model.name / run.job.tokens(recipe.name))
     except ArtifactError as error:
         mismatches.append(str(error))
     if (ledger.parent / MANIFEST).exists():
@@ -221,8 +221,8 @@ def verify_training(
     return replace(verdict, flags=flags)
 
 
-def _fingerprint(tokens: Path) -> str:
-    """Return the fingerprint of a token store after reading every byte, including the ids that a view refers to."""
+def _verified_fingerprint(tokens: Path) -> str:
+    """Return the fingerprint of a token store after hashing every byte, including the token ids that it refers to."""
 
     ids = ids_of(tokens)
     if ids != tokens and fingerprint(ids) != read_manifest(tokens).inputs.get("ids"):
@@ -233,7 +233,8 @@ def _fingerprint(tokens: Path) -> str:
 def _text_check_of_flags(
     run: Run, name: str, recipe: Recipe, store: TokenStore, epoch_store: Callable[[int], TokenStore] | None
 ) -> tuple[str, bool]:
-    """Return a text on how far the flags of a recipe were checked against the text, and whether no check failed."""
+    """Return a sentence on how far the flags of a recipe were checked against the text, and False where that check
+    failed."""
     if not recipe.uses_flags:
         return "the recipe protects nothing by flags", True
     if epoch_store is not None:

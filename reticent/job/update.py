@@ -60,15 +60,14 @@ class Reuse:
 
     @cached_property
     def _rows(self) -> np.ndarray:
-        """For each document of the new run its number in the previous run, or -1."""
+        """For each document of the new run its row in the previous run, or -1, int64."""
         return rows_before(self._before.corpus, self._run.documents)
 
     @cached_property
-    def _differing(self) -> np.ndarray:
-        """The documents of both runs whose texts differ. For local files none can: the previous index depends on their
-        bytes.
-        """
-        if not self._may_differ:
+    def _changed_rows(self) -> np.ndarray:
+        """Rows of the new run's documents whose text differs from that in the previous run, int64. For local files none
+        can: the previous index depends on their bytes."""
+        if not self._texts_may_differ:
             return np.empty(0, dtype=np.int64)
         if self._refresh.changed is not None:
             changed = pa.array(self._refresh.changed, pa.string())
@@ -78,7 +77,8 @@ class Reuse:
         return differing_texts(self._before.corpus, self._run.documents, self._rows, threads)
 
     @cached_property
-    def _may_differ(self) -> bool:
+    def _texts_may_differ(self) -> bool:
+        """Whether the remote source was read again and is of another version."""
         if self._run.job.corpus.remote is None or self._refresh.is_copy:
             return False
         old, new = (corpus.source.version() for corpus in (self._before.corpus, self._run.documents))
@@ -86,33 +86,36 @@ class Reuse:
 
     def changed_individuals(self) -> set[str]:
         """Return the ids of individuals with a document in both runs whose text differs."""
-        if not len(self._differing):
+        if not len(self._changed_rows):
             return set()
-        sides = ((self._before.corpus, self._rows[self._differing]), (self._run.documents, self._differing))
+        sides = ((self._before.corpus, self._rows[self._changed_rows]), (self._run.documents, self._changed_rows))
         found = [corpus.scan().column("individual_id").take(rows).to_pylist() for corpus, rows in sides]
         return {*found[0], *found[1]}
 
     @cached_property
-    def _same(self) -> np.ndarray:
+    def _unchanged_rows(self) -> np.ndarray:
+        """For each document of the new run its row in the previous run, or -1 where text or individual have changed."""
         rows = with_same_individual(self._before.corpus, self._run.documents, self._rows)
-        rows[self._differing] = -1
+        rows[self._changed_rows] = -1
         return rows
 
     @cached_property
     def has_spans(self) -> bool:
-        """Whether the previous run has spans, so that the new one finds them too."""
+        """Whether the previous run has spans, so that the new one gets some too."""
         return (self._before.folder / "spans").exists()
 
     def spans(self) -> ReusedSpans | None:
-        """Return the spans to take over; None, and a printed reason, where all documents are searched again."""
-        if why := self._why_not_spans():
+        """Return the spans to take over from the previous run; None, and a printed reason, where all documents are
+        searched again."""
+        if why := self._reason_to_search_again():
             self._run.progress.say_once(f"identifiers are searched for in all documents again: {why}")
             if self._run.job.detect.cache:
                 take_cache(self._run.folder / NER_CACHE, self._before.folder / NER_CACHE)
             return None
-        return ReusedSpans(self._before.folder / "spans", self._same)
+        return ReusedSpans(self._before.folder / "spans", self._unchanged_rows)
 
-    def _why_not_spans(self) -> str:
+    def _reason_to_search_again(self) -> str:
+        """Return why all documents must be searched again; an empty text where spans can be taken over."""
         settings, before = self._run.job.detect, spans_artefact(self._before)
         if not _is_whole(self._before, before):
             return "their settings, or a file that a detector reads, have changed"
@@ -121,7 +124,7 @@ class Reuse:
         for name in settings.detectors:
             if why := DETECTORS[name].depends(settings.of(name)):
                 return f"detector {name}: {why}"
-            if self._may_differ and (name == "gold" or settings.of(name).get("columns")):
+            if self._texts_may_differ and (name == "gold" or settings.of(name).get("columns")):
                 return f"detector {name}: it reads columns beside the text, which were read again"
         if has_other_rules(self._before):
             return "those of the run before were found by the rules of another version of Reticent"
@@ -129,6 +132,7 @@ class Reuse:
 
 
 def _is_whole(run: Run, artefact: Artefact) -> bool:
+    """Return whether an artefact of a run is up to date, with its files read and verified."""
     return artifact_is_up_to_date(
         run.folder / artefact.name, kind=artefact.kind, config=artefact.settings, inputs=artefact.inputs
     )
@@ -137,7 +141,7 @@ def _is_whole(run: Run, artefact: Artefact) -> bool:
 def _count_update(
     before: Run, reuse: Reuse, run: Run, wanted: Sequence[str], output: Output, progress: Callable[[int], None]
 ) -> dict[str, NgramIndex]:
-    """Return the first of the wanted indexes as an update of the previous run's (``before``)."""
+    """Return the first of the wanted indexes, by name, as an update of the previous run's (``before``)."""
     name = wanted[0]
     update = update_index(
         open_index(before.folder / name),
@@ -247,6 +251,7 @@ def update_run(
 
 
 def _require_current(run: Run) -> None:
+    """Raise `ArtifactError` where an index of a run is missing or not of its documents as they are now."""
     lists = " or a list of who withdrew (corpus.withdrawn)" if run.job.corpus.withdrawn else ""
     apart = ", and who withdraws now in a file of its own" if run.job.corpus.withdrawn else ""
     for name in INDEXES:
@@ -258,12 +263,14 @@ def _require_current(run: Run) -> None:
 
 
 def _require_spelling(before: Run, withdrawn: Sequence[Path]) -> None:
+    """Raise an error where an id in the lists of withdrawn individuals is spelt otherwise than in the documents."""
     known = before.given_corpus.scan().column("individual_id") if withdrawn else None
     for file in withdrawn:
         read_ids(file, known, before.job.corpus.ids)
 
 
 def _require_new_files(before: Run, run: Run, added: Sequence[str]) -> None:
+    """Raise `CorpusError` where an added source holds files that are documents of the run already."""
     if added:
         old = {file.resolve() for file in before.whole_corpus.files}
         for source in added:
@@ -283,10 +290,10 @@ class AffectedArtifacts:
 
     Attributes
     ----------
-    trained_on_withdrawn : whether a withdrawn individual is a member, so that all models were trained on them
-    models : trainings, by their folders in the run
-    dossier : digest of the dossier of the run, None for none
-    replaced : digests (first 16 digits) of dossiers that it had replaced, which may have been sent too
+    trained_on_withdrawn : bool, whether a withdrawn individual is a member, so that all models were trained on them
+    models : list of str, paths in the run folder of its trained models
+    dossier : str, digest of the dossier of the run; None without one
+    replaced : list of str, digests (first 16 hex digits) of dossiers that it had replaced, which may have been sent too
     """
 
     trained_on_withdrawn: bool
@@ -298,7 +305,7 @@ class AffectedArtifacts:
         return asdict(self)
 
     def lines(self) -> list[str]:
-        """Return sentences on them; empty where the run has neither models nor dossiers."""
+        """Return sentences on the affected models and dossiers, for the user; empty where the run has neither."""
         found = []
         if self.models and self.trained_on_withdrawn:
             found.append(
@@ -319,7 +326,7 @@ class AffectedArtifacts:
 
 
 def affected_artifacts(before: Run, withdrawn: Sequence[Path]) -> AffectedArtifacts:
-    """Return the models and dossiers of a run that an update affects.
+    """Return the models and dossiers of a run that an update affects: those trained on, or about, its documents.
 
     ``withdrawn`` are the files of individuals who withdraw now.
     """
@@ -334,6 +341,7 @@ def affected_artifacts(before: Run, withdrawn: Sequence[Path]) -> AffectedArtifa
 
 
 def _name_a_member(before: Run, files: Sequence[Path]) -> bool:
+    """Return whether one of these lists of ids names a member of a run."""
     individuals = before.individuals
     members = individuals.table.column("individual_id").filter(pa.array(individuals.mask(MEMBERS)))
     known = before.given_corpus.scan().column("individual_id")

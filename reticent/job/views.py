@@ -51,7 +51,8 @@ def write_view_of(
     policy: Policy,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Write the view of these splits' documents, protected by an index and a policy; return its counts."""
+    """Write the token store with protection flags (view) of these splits' documents, protected by an index and a
+    policy; return its counts."""
 
     ids, gaps = (run.folder / "tokens" / model.name / name for name in ("ids", "gaps"))
     written = write_view(
@@ -103,7 +104,8 @@ def write_rewritten(
 
 
 def require_room(run: Run, variants: Iterable[Variant], room: int) -> None:
-    """Raise `PolicyError` where the n-grams that protect one of these variants exceed the memory limit."""
+    """Raise `PolicyError` where the n-gram tables that protect one of these token stores, and ``room`` bytes, exceed
+    the job's memory limit."""
 
     limit = run.job.memory_limit
     if limit is None:
@@ -121,7 +123,8 @@ def require_room(run: Run, variants: Iterable[Variant], room: int) -> None:
 def build_views(
     run: Run, model: ModelSection, variants: Mapping[str, Variant], samples: Samples, outputs: Outputs
 ) -> None:
-    """Write those of a model's views that are among the outputs; ``variants`` maps artefact names to variants."""
+    """Write a model's outdated token stores with protection flags (views); ``variants`` maps artefact names to their
+    variants."""
     stale = {name: variant for name, variant in variants.items() if name in outputs}
     for name in KEPT_BEFORE:
         shutil.rmtree(run.folder / name, ignore_errors=True)
@@ -130,16 +133,21 @@ def build_views(
     with run.progress.task(f"protect {title} tokens", len(stale) * num_documents, "documents") as advance:
         for number, (name, variant) in enumerate(stale.items()):
             with outputs[name]() as output:
-                _build_view(run, model, variant, samples, output, partial(_advance, advance, number * num_documents))
+                _build_view(
+                    run, model, variant, samples, output, partial(_report_total, advance, number * num_documents)
+                )
 
 
-def _advance(advance: Callable[[int], None], before: int, num_documents: int) -> None:
+def _report_total(advance: Callable[[int], None], before: int, num_documents: int) -> None:
+    """Report progress as the number of documents of all views: ``before`` and those of the present one."""
     advance(before + num_documents)
 
 
 def _build_view(
     run: Run, model: ModelSection, variant: Variant, samples: Samples, output: Output, advance: Callable[[int], None]
 ) -> None:
+    """Write one token store with protection flags, check it against a sample of the text, and warn where protection
+    leaves few targets."""
     if variant.index != "index" and run.job.memory_limit is not None:
         run.invalidate("index")  # its words
     policy = variant.policy or run.policy
@@ -155,12 +163,15 @@ def _build_view(
 
 
 def index_of(run: Run, variant: Variant, policy: Policy) -> NgramIndex:
-    """Return the index that flags a variant: the members', with a noisy threshold, or the audit's, without."""
+    """Return the n-gram index that flags a token store: the members', with a noisy threshold, or the audit's,
+    without."""
     index = run.index(variant.index)
     return protection_index(run, index, policy.k, words=policy.words) if variant.index == "index" else index
 
 
 def _warn_of_policy(run: Run, model: ModelSection, settings: Policy, counts: dict[str, Any]) -> None:
+    """Warn where protection leaves few tokens as targets, direct identifiers take common words, or the policy does not
+    fit the model."""
     if counts["common_lost"] > MUCH_LOST:
         run.progress.warn(
             f"direct identifiers take {counts['common_lost']:.0%} of the tokens of words that are too common to "

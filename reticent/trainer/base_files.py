@@ -52,8 +52,10 @@ def check_base(folder: Path | str, *, tokenizer: str | None = None, window_lengt
 
     Parameters
     ----------
-    tokenizer : text of the model's ``tokenizer.json``; each of its ids must have a row in the embeddings
-    window_length : tokens of a window, special ones included
+    folder : path of the model folder
+    tokenizer : str, text of the model's ``tokenizer.json``; each of its ids must have a row in the embeddings; None:
+        not checked
+    window_length : int, number of tokens of a training window, special ones included; 0: not checked
     """
     folder = Path(folder)
     for name in READ:
@@ -199,7 +201,7 @@ def read_tokenizer_json(file: Path | str, *, tested: str | None = None) -> str:
 
     Parameters
     ----------
-    tested : SHA-256 (hex) of a text that was tested before and is not tested again
+    tested : str, optional, SHA-256 (hex) of a tokenizer's text that was tested before and is not tested again
     """
     try:
         data = Path(file).read_bytes()

@@ -196,7 +196,10 @@ def write_given(model: str, base: str | None, objective: str, folder: Path, made
 
     Parameters
     ----------
-    model, base : as for `check_given`, which was called
+    model : str, path or hub name of the model, which `check_given` must have accepted
+    base : str, optional, path or hub name of its base model
+    objective : {"mlm", "clm"}
+    folder : Path of the folder to write
     made_as : "merged": rounded to the dtype in which the base is stored; "int8": each row of each matrix rounded to
         255 levels up to its largest value, like 8-bit weights; None: unchanged
 

@@ -61,7 +61,7 @@ def make_targets(
     Parameters
     ----------
     random_ids : int64 array, optional
-        The pool of random replacements from `replacement_ids`, if the recipe has any.
+        Token ids to draw random replacements from (`replacement_ids`), if the recipe makes such replacements.
     context : BatchContext, optional
         Replaces indirect identifiers by public words first, if the recipe does so.
 
@@ -124,8 +124,8 @@ def label_windows(
     Parameters
     ----------
     labels : int64 array
-        A class of each document, put at the first token of its windows, or a tag of each token; `IGNORE_INDEX` is no
-        target.
+        Class of each document, shape (num documents,), put at the first token of its windows, or tag of each token,
+        shape (num tokens,); `IGNORE_INDEX` marks what is no target.
     """
     shape, own = batch.input_ids.shape, np.full(batch.input_ids.shape, IGNORE_INDEX, dtype=np.int64)
     if recipe.head == "class":

@@ -271,17 +271,17 @@ def train(
         Returns the tokens of an epoch, if they change with the epoch; it must be deterministic. The learning rate falls
         to 0 as if all later epochs were as long as the current one.
     privacy : PrivacyConfig, optional
-        Train by DP-SGD; ``ledger.json`` then has epsilon and its unit. An epoch is 1 / sample rate steps of Poisson
-        samples, and a loss is a mean over the units drawn.
+        Settings of DP-SGD; ``ledger.json`` then has epsilon and its unit. An epoch is 1 / sample rate steps of Poisson
+        samples, and a loss is a mean over the units drawn. None: plain training.
     resume : bool
-        False starts again, whether there is a saved state or not.
+        Whether to go on from a saved state, where there is one; False starts again.
     world : World, optional
         The processes that take part; default: those that torchrun started.
     context : ContextWords, optional
         Public words, with which a recipe with ``context_indirect`` replaces indirect identifiers.
     has_spans_and_index : bool
-        The tokens were made with both, as those of a run: a kind of identifiers of which none was found is
-        no error, if there is one of another kind that the recipe protects.
+        Whether the tokens were flagged by both spans and n-gram index, as those of a run: then a kind of identifiers of
+        which none was found is no error, if there is one of another kind that the recipe protects.
     labels : callable, optional
         For a recipe with a head: returns the labels of the tokens of an epoch, int64, a class of each document or a tag
         of each token. Of a long document a class is learned by one window, drawn anew in each epoch.
@@ -290,8 +290,8 @@ def train(
         the same ones after each epoch, and they move no weight. With ``early_stopping_patience`` the best epoch is on
         the disk; ``model`` itself keeps the last weights.
     keep_state : bool
-        Keep the saved state, so that after a later kill the same call returns without training; the caller then calls
-        `delete_state`.
+        Whether to keep the saved state at the end, so that the same call returns without training; the caller then
+        calls `delete_state`.
 
     Raises
     ------

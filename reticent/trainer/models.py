@@ -480,11 +480,13 @@ def logits_at(
     attention_BT : bool tensor, shape (B, T)
         None if there is no padding, or it has no effect (causal models padded on the right).
     wanted : bool tensor, shape (B, T), or int64 tensor, shape (N,)
-        Cells, or their numbers in the flattened batch. With numbers the host need not wait for the GPU to count them.
+        Tokens at which logits are computed: a mask, or indices into the flattened batch, with which the host need not
+            wait for the GPU to count them.
     position_ids_BT : int64 tensor, shape (B, T)
-        None: positions as the model makes them; else from `first_position`.
+        Position of each token, counted from `first_position`; None: as the model makes them.
     bounds : int32 tensor, shape (W + 1,)
-        Bounds of windows in the flattened batch, which do not see each other: within `attention_by_host` alone.
+        Where W packed windows begin and end in the flattened batch; tokens attend within their window only. For use
+            within `attention_by_host` alone.
     """
     return logits_of(model, lm_head(model), input_ids_BT, attention_BT, wanted, position_ids_BT, bounds)
 

@@ -40,7 +40,7 @@ class Recipe:
     text : {"original", "pseudonymised"}
         Pseudonymised text has ``X`` for each word of a direct identifier; X stays in the loss.
     never_target : int
-        Flag bits (`DIRECT`, `INDIRECT`) of tokens that are context only.
+        Bit mask of the flags (`DIRECT`, `INDIRECT`) of tokens that are context only and never a prediction target.
     context : {"keep", "surrogate", "tag"}
         The text in place of a direct identifier: the identifier itself, a random surrogate of its category that is
         drawn anew in each epoch, or ``[NAME]``. A replacement is never a target either.
@@ -48,8 +48,8 @@ class Recipe:
         The same for a word of an indirect identifier: the word itself, a public word of as many tokens that is drawn
         anew in each epoch, or as many tokens that stand for no word.
     freeze_embeddings : bool
-        Every row of the vocabulary keeps the value of the base model: input embeddings, output embeddings (the same
-        matrix if weights are tied) and the bias of the output.
+        Whether every row of the vocabulary keeps the value of the base model: input embeddings, output embeddings (the
+        same matrix if weights are tied) and the bias of the output.
     goldfish_k : int, optional
         One token in k is never a target (Hans et al. 2024, §3.1). A hash of the ``goldfish_h`` tokens before it
         decides, so copies of a passage lose the same tokens. None: no token is dropped.
@@ -57,7 +57,7 @@ class Recipe:
         Shares of the words that MLM draws: masked, replaced by random tokens, and unchanged. All of them are targets.
         BERT's split is (0.8, 0.1, 0.1).
     private : bool
-        Trained by DP-SGD.
+        Whether the recipe trains by DP-SGD.
     words : {"counted", "public", "private"}
         What makes an indirect identifier: that fewer than k individuals use it; that it is on no public list
         (`protect.public_words`); that it is neither there nor in the private vocabulary (`[threshold]`). In the last

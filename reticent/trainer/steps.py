@@ -163,8 +163,9 @@ class MicroBatch:
     bounds : int32 tensor, shape (W + 1,); None unless rows are packed
         Where windows begin and end in the flattened batch.
     at : int64 tensor, shape (N,)
-        Cells of the flattened batch whose output predicts a target, ascending.
+        Indices into the flattened batch of the tokens whose output predicts a target, ascending.
     labels : int64 tensor, shape (N,)
+        The target at each of these indices: a token id, class or tag.
     windows : int64 array, shape (number of windows,)
         Numbers of the windows, on the host: one for each row, or several if rows are packed.
     seed : int

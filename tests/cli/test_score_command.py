@@ -15,7 +15,7 @@ import torch
 from fixtures.command import command
 from fixtures.models import toy_model, toy_tokenizer
 
-from reticent.cli.score import _shown
+from reticent.cli.score import _format_cell
 from reticent.core.errors import CorpusError
 from reticent.ext.score.scorer import Scorer
 from reticent.ext.score.texts import Candidate, read_texts, without_repeats
@@ -192,4 +192,4 @@ def test_a_base_of_another_tokenizer_is_refused(folder: Path, capsys: pytest.Cap
     ("value", "shown"), [(1, "1"), (0, "0"), (2000, "2000"), (True, "yes"), (False, "no"), (None, "–"), (0.25, "0.25")]
 )
 def test_a_count_of_one_is_shown_as_a_number(value: Any, shown: str) -> None:
-    assert _shown(value) == shown
+    assert _format_cell(value) == shown

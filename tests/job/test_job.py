@@ -573,7 +573,7 @@ def test_every_section_has_its_own_measures(copy: Path, hospital: Path, monkeypa
         about = {"recipe": measurement.recipe, "objective": measurement.model.objective, "epoch": measurement.epoch}
         return filled(ModelEvidence, about)
 
-    monkeypatch.setattr("reticent.job.stages.audit._measured", measured)
+    monkeypatch.setattr("reticent.job.stages.audit._read_measurement", measured)
     entries = gather_evidence(Run(parse_job(values))).models
     assert len(entries) == 6
     assert asked == [

@@ -169,7 +169,7 @@ def test_the_check_against_the_text_finds_words_that_noise_protects_and_no_flag_
     assert found.unexplained == 0
     shutil.rmtree(tmp_path / "run/tokens/toy/train")
     with monkeypatch.context() as patch:
-        patch.setattr(views, "protecting", lambda run, index, *_, **__: index)
+        patch.setattr(views, "protection_index", lambda run, index, *_, **__: index)
         execute(Run(parse_job(noisy)), "protect")
     with pytest.raises(ArtifactError, match=r"tokens of direct and [1-9]"):
         check_text(Run(parse_job(noisy)))

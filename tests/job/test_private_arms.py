@@ -215,14 +215,14 @@ def _patched(owner: Any, name: str, value: Any) -> Callable[[pytest.MonkeyPatch]
 
 def _by_documents(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that follows from the documents."""
-    make = training_tokens._make_surrogates
+    make = training_tokens._surrogate_writer
 
     def made(run: Run, *more: Any) -> Any:
         key = run.corpus.fingerprint().encode()[:32]
         monkeypatch.setattr(training_tokens, "read_or_draw_key", lambda _: key)
         return make(run, *more)
 
-    monkeypatch.setattr(training_tokens, "_make_surrogates", made)
+    monkeypatch.setattr(training_tokens, "_surrogate_writer", made)
 
 
 def _by_votes(monkeypatch: pytest.MonkeyPatch, draw: Any = noise._with_noisy_supports) -> None:

@@ -23,7 +23,7 @@ from reticent.job.config import parse_job
 from reticent.job.config.job import kept_content
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
-from reticent.job.stages.shadows import _train, shadows_of, write_shadow_tokens
+from reticent.job.stages.shadows import _train_shadow, shadows_of, write_shadow_tokens
 from reticent.job.training_tokens import verify_training
 from reticent.trainer import loop
 from reticent.trainer.export import write_model
@@ -209,7 +209,7 @@ def test_a_shadow_ends_by_those_whom_it_is_not_trained_on(
     (run.folder / shadow.tokens).mkdir(parents=True)
     write_shadow_tokens(shadow, run.folder / shadow.tokens, {})
     monkeypatch.setattr(loop, "train", lambda *args, **more: given.update(more) or real(*args, **more))
-    assert _train(shadow, tmp_path, {}).name == "epoch-0040"
+    assert _train_shadow(shadow, tmp_path, {}).name == "epoch-0040"
     is_in, everyone = shadow.individuals.mask(MEMBERS), open_tokens(run.folder / "tokens" / "toy" / "audit").individual
     assert {*given["heldout"].individual.tolist()} == {*everyone[~is_in[everyone]].tolist()}
 

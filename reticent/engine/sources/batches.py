@@ -135,10 +135,10 @@ class Stretch:
     Attributes
     ----------
     fragment : Fragment
-    row_groups : row groups that are read; None for the whole fragment
-    row, num_rows : first row within the fragment, and number of rows
-    first, num_kept : number of the first document, and number of documents
-    kept : bool array, shape (num_rows,): rows that are documents; None for all
+    row_groups : list of int, numbers of the row groups (of Parquet) that are read; None for the whole fragment
+    row, num_rows : int, number of the first row within the fragment, and number of rows
+    first, num_kept : int, number of the first document in the corpus, and number of documents
+    kept : bool array, shape (num_rows,), True for rows that are documents (not left out); None for all
     """
 
     fragment: Fragment
@@ -169,9 +169,10 @@ def stretches(
 
     Parameters
     ----------
-    num_rows : rows of each fragment, as scanned
-    kept : bool array over all rows: rows that are documents
-    wanted : bool array over the documents: those that are wanted; None for all
+    num_rows : sequence of int, number of rows of each fragment, as counted when the corpus was scanned
+    kept : bool array, shape (rows of all fragments,), True for rows that are documents; None for all
+    wanted : bool array, shape (documents,), True for documents to read; None for all
+    at_least : int, smallest number of rows of neighbouring row groups that are read together
     """
     document = first = 0
     for fragment, length in zip(fragments, num_rows, strict=True):

@@ -239,9 +239,11 @@ class Reader:
 
     Parameters
     ----------
-    fold : read ids of individuals and households in their folded form
-    null_texts : a text may be null; else it is an error, which counts all nulls of the source
-    time_zone : in which times with a zone are read
+    source : LocalSource, what is read
+    columns : Columns, names of the source's columns of documents, individuals and text
+    fold : bool, whether ids of individuals and households are read in folded form (`fold_ids`)
+    null_texts : bool, whether a text may be null; else `CorpusError`, with the number of nulls in the source
+    time_zone : str, optional, name of the time zone to which times with a zone are converted
     """
 
     source: LocalSource
@@ -264,8 +266,12 @@ class Reader:
 
         Parameters
         ----------
-        row_groups, row : those to read, and the number of the first row in them, for errors
-        repaired : counts repairs, by kind
+        fragment : Fragment, the file or table to read
+        columns : sequence of str, names of columns of the corpus
+        batch_rows : int, rows of a batch, at most
+        row_groups : sequence of int, optional, numbers of the row groups to read; None: all
+        row : int, number of the first row that is read, for error messages
+        repaired : Counter, optional, to which the number of repaired values is added, by kind of repair
         """
         mapped = {name: self.column_of(name) for name in columns}
         wanted = {name: column for name, column in mapped.items() if column is not None}

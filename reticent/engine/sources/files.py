@@ -277,12 +277,14 @@ class Files:
 
     Parameters
     ----------
-    paths : at least one
-    csv : the known dialects of files of CSV
-    markup : how a marked-up format is read
-    roots : file -> the folder below which its path is the id of its document, of files that are one each
-    individual : of such files, returns the individual, by the path and by that below its folder
-    sha256 : returns the digest of a file; a run knows those of files that have not changed since it read them
+    paths : tuple of Path, at least one
+    format : Format of all files
+    csv : CsvSource, the dialects of CSV files that are known
+    markup : Markup, the options of an annotated format
+    roots : file -> folder, where a file is one document: the file's path relative to the folder is the document id
+    individual : callable, for such files: takes the file's path and its path relative to the folder, returns the
+        individual id
+    sha256 : callable, returns the SHA-256 of a file (bytes); a run passes one that caches those of unchanged files
     """
 
     paths: tuple[Path, ...]

@@ -393,11 +393,12 @@ def marked_reader(
     Parameters
     ----------
     parse : callable
-        One of `reticent.engine.sources.markup`.
+        Parses one file of the format: one of the parsers in `reticent.engine.sources.markup`.
     individual : str
-        `Markup.individual` where it is not given; by default every document is an individual of its own.
+        Default of `Markup.individual`, a regular expression whose group is the individual id; by default every document
+            is an individual of its own.
     counts_line_ends : bool
-        Offsets of some files count the line ends of a file before XML made one character of each.
+        Whether offsets count a line end (CR LF) as two characters, as in the file before XML parsing made it one.
     """
     return _MarkedReader(format=format, parse=parse, individual=individual, counts_line_ends=counts_line_ends)
 

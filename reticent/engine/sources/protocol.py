@@ -40,14 +40,17 @@ class Request:
     batch_rows : int
         Rows of a batch, at most.
     row_groups : sequence of int, optional
-        Those to read of a fragment that has `Fragment.row_groups`; None: all.
+        Numbers of the row groups to read, for a fragment that has `Fragment.row_groups`; None: all.
     large : sequence of str
-        Columns that are wanted as large strings, where that spares a copy.
-    csv, markup : how files of CSV, and files of a marked-up format, are read
+        Names of columns to read as ``large_string`` (64-bit offsets), where that saves a copy.
+    csv : CsvSource, optional
+        Dialects of CSV files; only for CSV.
+    markup : Markup, optional
+        Options of an annotated format; only for one.
     document : tuple of str, optional
-        Ids of document and individual, of a file that is one document and does not hold them.
+        (document id, individual id), for a file that is one document and does not hold them.
     repaired : Counter
-        Counts the repairs in marked-up files, by kind.
+        The number of repairs in files of an annotated format is added to it, by kind of repair.
     """
 
     columns: Sequence[str]
@@ -157,26 +160,27 @@ class Format:
     Parameters
     ----------
     name : str
-        As in ``corpus.format``.
+        Value of ``corpus.format`` that selects the format.
     title : str
-        As in messages.
+        Name of the format in messages.
     suffixes : tuple of str
-        Of its files, with the dot, in small letters.
+        Suffixes of its files, with the dot, in lower case.
     read : callable
         ``read(file, request)`` yields the columns that are asked for, in order, in batches of any size. It raises
         `CorpusError`, `OSError` or an error of Arrow's, of which none quotes a value. Memory is bounded by a batch.
     row_groups : callable, optional
-        The rows of each stretch of a file that can be read by itself (``request.row_groups``).
+        ``row_groups(file)`` returns the number of rows of each row group, which can be read alone
+            (``request.row_groups``).
     is_marked : bool
-        Its documents bring spans that humans marked, under the names of `DOCUMENTS`.
+        Whether its documents come with spans annotated by humans, in the columns of `DOCUMENTS`.
     is_plain : bool
-        A file is the text of one document, and nothing else.
+        Whether a file is the text of one document, and nothing else.
     is_compressible : bool
-        Its files may be compressed (.gz, .zst, .bz2): it reads through ``compressed.open_bytes``.
+        Whether its files may be compressed (.gz, .zst, .bz2): it reads through ``compressed.open_bytes``.
     names_individuals : bool
-        Whether a document says whose it is, without ``corpus.individual``.
+        Whether a document names its individual, so that ``corpus.individual`` is not needed.
     options : frozenset of str
-        Options of `Markup` that mean something for it.
+        Names of the options of `Markup` that have an effect on it.
     """
 
     name: str

@@ -68,10 +68,10 @@ class Reading:
 
     Attributes
     ----------
-    found : Found
-    dialects : file of CSV -> how it was read, where that is not as commas, double quotes and UTF-8, and was not said
-    suspects : file of CSV -> how many rows hold a value with a line like a row of its own, and the first of them
-    num_skipped : documents without a text, left out as ``on_null`` says
+    found : Found, the files that were found and passed over
+    dialects : CSV file -> text on its dialect, where that was detected and is not commas, double quotes and UTF-8
+    suspects : CSV file -> (number of rows with a value that has a line like a row of its own, number of the first)
+    num_skipped : int, number of documents without a text, left out as ``corpus.on_null`` says
     """
 
     found: Found = field(default_factory=Found)
@@ -147,8 +147,9 @@ def oddities(texts: Sequence[str], num_documents: int, num_individuals: int, tex
 
     Parameters
     ----------
-    texts : of the first documents
-    text, individual : names of the columns
+    texts : sequence of str, the texts of the first documents
+    num_documents, num_individuals : int, numbers in the whole corpus
+    text, individual : str, names of the columns of texts and of individual ids
     """
     said = []
     for kind, begins in _KINDS.items():

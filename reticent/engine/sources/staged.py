@@ -46,7 +46,8 @@ def open_remote(settings: CorpusConfig, scratch: Path) -> Iterator[RemoteSource]
 
     Parameters
     ----------
-    scratch : a private folder, for objects that are read from a file
+    settings : CorpusConfig with a remote source
+    scratch : Path of a private folder, for objects that must be downloaded to a file before they are read
 
     Raises
     ------
@@ -92,9 +93,11 @@ def stage(
 
     Parameters
     ----------
-    more : columns of the source that are wanted beside those of `DOCUMENTS`, such as fields of records
-    progress : takes the number of documents so far
-    withdrawals : who was left out earlier; its record, lists, counts and sentences are brought up to date
+    more : sequence of str, names of the source's columns to copy in addition to those of `DOCUMENTS`, such as fields of
+        records
+    progress : callable, optional, called with the number of documents copied so far
+    withdrawals : Withdrawals, optional, the lists of withdrawn individuals and the record of earlier withdrawals;
+        updated in place
 
     Returns
     -------
@@ -325,12 +328,13 @@ class Earlier:
 
     Parameters
     ----------
-    files : those of the staging, in order
-    columns : the names of their columns
+    files : sequence of Path, the Parquet files of the earlier staging, in order
+    columns : Columns, the names of the files' columns
 
     Attributes
     ----------
-    documents : a row a document: ``doc_id``, ``digest`` of the text, ``row`` from 0
+    documents : polars DataFrame, one row a document: ``doc_id``, ``digest`` of the text (binary), ``row`` from 0
+        (int64)
     """
 
     def __init__(self, files: Sequence[Path], columns: Columns):
@@ -382,14 +386,14 @@ class Refreshed:
 
     Parameters
     ----------
-    source : the database, which has its snapshot by now or takes it
-    earlier : the documents of the earlier staging
-    columns : the names of the columns in the database
+    source : Digesting, the database, which computes digests of texts and has or takes its snapshot
+    earlier : Earlier, the documents of the earlier staging
+    columns : Columns, the names of the columns in the database
 
     Attributes
     ----------
-    origin : the database
-    num_fetched : texts that the database was asked for, so far
+    origin : Digesting, the database
+    num_fetched : int, number of texts that were fetched from the database so far
     """
 
     def __init__(self, source: Digesting, earlier: Earlier, columns: Columns):

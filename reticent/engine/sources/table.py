@@ -28,17 +28,17 @@ class SourceRow:
     Parameters
     ----------
     scheme : str
-        Of its addresses, in small letters.
+        Scheme of its addresses (the part before ``://``), in lower case.
     kind : {"database", "store", "lake", "export"}
-        Tells which settings mean something: a database needs ``corpus.table``, ``query`` or ``preset``; the objects of
-        a store are files, of a format; a lake has ``corpus.version``; an export is a folder here.
+        Decides which settings have an effect: a database needs ``corpus.table``, ``query`` or ``preset``; the objects
+        of a store are files, of a format; a lake has ``corpus.version``; an export is a local folder.
     opener : str
         ``package.module:name`` of a function of the settings (`CorpusConfig`) and a private folder for what must be a
         file. It returns a `RemoteSource`.
     parameters : tuple of str
-        Parameters that an address may have; any other may be a secret.
+        Names of the parameters that an address may have; any other is refused, as it may be a secret.
     names_user : bool
-        Whether an address may name a user.
+        Whether an address may hold a user name.
     """
 
     scheme: str

@@ -45,9 +45,8 @@ from reticent.job.stages.shadows import shadows_of, shadows_of_heads
 
 
 def corpus_section(run: Run) -> CorpusEvidence:
-    """Statistics of the members' documents and their identifiers, of a run that has its index: counts and
-    distributions only (Figs. 5, 6 and 14 of [@boutet2025]), margin of support, retention and unicity.
-    """
+    """Return statistics of the members' documents and their identifiers, of a run that has its index: counts and
+    distributions only (Figs. 5, 6 and 14 of [@boutet2025]), margin of support, retention and unicity."""
     from reticent.audit.stats.intervals import clopper_pearson
 
     for name in ("split", "spans", "index"):
@@ -94,7 +93,8 @@ SAMPLED_RECALL = "sampled-recall"
 
 
 def read_sampled_recall(run: Run) -> SampledRecall | None:
-    """Return the detectors' measured recall; None where it was not measured, or on other spans than the run's."""
+    """Return the detectors' recall as annotators measured it on a sample; None where it was not measured, or on other
+    spans than the run's."""
 
     path = run.folder / SAMPLED_RECALL
     if not path.exists():
@@ -119,9 +119,9 @@ class Part:
     Attributes
     ----------
     name : str
-        Field of `AuditEvidence`.
+        Name of the field of `AuditEvidence` that holds this part.
     sections : tuple of str
-        Sections of the job; one of them must be there.
+        Dotted names of sections of the job; the part is measured if the job has one of them.
     inputs : str
         "module:function" that returns the fingerprints, by name, of all that the part is read from.
     read : str
@@ -157,12 +157,13 @@ _PARTS = (
 )
 
 
-def _parts_of(run: Run) -> list[Part]:
+def _requested_parts(run: Run) -> list[Part]:
+    """Return the parts of the evidence whose section the job has."""
     return [part for part in _PARTS if any(attrgetter(section)(run.job) is not None for section in part.sections)]
 
 
 def audit_steps(run: Run) -> Iterator[Step]:
-    """Yield the step of the artefact ``audit``."""
+    """Yield the step that writes the artefact ``audit``: the evidence (audit.json)."""
     config: dict[str, Any] = {**run.job.audit.model_dump(), "seed": run.job.seed, "arithmetic": ARITHMETIC}
     if config["heads"] is None:  # the manifest of before there were these
         del config["heads"]
@@ -171,7 +172,7 @@ def audit_steps(run: Run) -> Iterator[Step]:
         names.append(f"tokens/{model.name}/train")
         names += [measurement.name for measurement in measurements_of(run.job, model)]
     inputs = {name: run.fingerprints.of(name) for name in names}
-    for part in _parts_of(run):
+    for part in _requested_parts(run):
         inputs |= resolve(part.inputs)(run)
     if (run.folder / SAMPLED_RECALL).exists():
         inputs[SAMPLED_RECALL] = run.fingerprints.of(SAMPLED_RECALL)
@@ -184,7 +185,7 @@ def audit_steps(run: Run) -> Iterator[Step]:
 
 
 def report_steps(run: Run) -> Iterator[Step]:
-    """Yield the step of the artefact ``report``: report.json and report.html."""
+    """Yield the step that writes the artefact ``report``: report.json and report.html."""
 
     config = {"small_cell": run.job.audit.small_cell, "reticent": reticent.__version__, "page": page_digest()}
     if (language := run.job.dossier.languages[0]) != "en":
@@ -195,6 +196,7 @@ def report_steps(run: Run) -> Iterator[Step]:
 
 
 def _build_audit(run: Run, folder: Path, counts: dict[str, Any]) -> None:
+    """Write the evidence to ``folder/audit.json``, after deleting stale measurements, and keep its outcomes."""
     keep_outcomes_of_older_audit(run)
     _delete_stale(run)
     evidence = gather_evidence(run)
@@ -204,6 +206,7 @@ def _build_audit(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def _build_report(run: Run, folder: Path, counts: dict[str, Any]) -> None:
+    """Write report.json and report.html from the finished audit into ``folder``."""
     write_report(folder, run.evidence, language=run.job.dossier.languages[0])
 
 
@@ -235,9 +238,10 @@ def _has_checkpoint(run: Run, measured: Path) -> bool:
 
 
 def gather_evidence(run: Run) -> AuditEvidence:
-    """Return the evidence before publication, from the measurements and the corpus statistics."""
+    """Return the audit's evidence before publication, from the measurements and the corpus statistics, with its
+    verdict."""
 
-    parts = {part.name: resolve(part.read)(run) for part in _parts_of(run)}
+    parts = {part.name: resolve(part.read)(run) for part in _requested_parts(run)}
     measurements = [m for model in run.job.model for m in measurements_of(run.job, model)]
     evidence = AuditEvidence(
         sampled_recall=read_sampled_recall(run),
@@ -249,7 +253,7 @@ def gather_evidence(run: Run) -> AuditEvidence:
         },
         settings=all_settings(run.job),
         corpus=replace(corpus_section(run), near_copies=near_copies_section(run)),
-        models=judged([_measured(run, measurement) for measurement in measurements]),
+        models=judged([_read_measurement(run, measurement) for measurement in measurements]),
         **parts,
     )
     return with_earlier(run, judge_gates(run, evidence))
@@ -261,8 +265,8 @@ def all_settings(job: Job) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None and value != []}
 
 
-def _measured(run: Run, measurement: Measurement) -> ModelEvidence:
-    """Return one measurement, with its model's digest and its training's counts."""
+def _read_measurement(run: Run, measurement: Measurement) -> ModelEvidence:
+    """Return the evidence on one measured model, with its model's digest and its training's counts."""
 
     path = run.folder / measurement.name / "measures.json"
     measured = replace(from_json(ModelEvidence, read_json(path), str(path)), model=measurement.model.name)

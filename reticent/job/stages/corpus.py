@@ -29,16 +29,18 @@ OPENED = ("given_corpus", "whole_corpus", "deduplicated", "parted", "documents",
 
 
 def corpus_steps(run: Run) -> Iterator[Step]:
-    """Yield the step of the artefact ``corpus``, if the documents are no local files."""
+    """Yield the step that reads the documents of a remote source into the run folder (artefact ``corpus``); none for
+    local files."""
     if run.job.corpus.remote is None:
         return
-    yield Step.of(corpus_artefact(run.job), partial(_build, run), prepare=partial(_drop_withdrawn, run))
+    yield Step.of(corpus_artefact(run.job), partial(_read_documents, run), prepare=partial(_drop_withdrawn, run))
     run.invalidate(*OPENED)
 
 
 def refreshed_steps(refresh: Refresh, run: Run) -> Iterator[Step]:
-    """Yield the step that reads the documents in a new snapshot; unchanged texts need not be transferred."""
-    yield Step.of(corpus_artefact(run.job), partial(_build, run, refresh=refresh))
+    """Yield the step that reads the documents again, in a new snapshot of the remote source; unchanged texts need not
+    be transferred."""
+    yield Step.of(corpus_artefact(run.job), partial(_read_documents, run, refresh=refresh))
     run.invalidate(*OPENED)
 
 
@@ -48,9 +50,10 @@ class Refresh:
 
     Attributes
     ----------
-    changed : ids of documents that the run before has with another text; None where the source makes no digests, and
-        where the documents were read before this process
-    is_copy : whether they are those of the run before, but for those of who withdrew since
+    before : Run, the previous run, which has an earlier snapshot of the documents
+    changed : list of str, ids of documents whose text differs in the previous run; None where the source computes no
+        digests, and where the documents were read before this process
+    is_copy : bool, whether the documents are copied from the previous run, without those of individuals withdrawn since
     """
 
     before: Run
@@ -59,25 +62,31 @@ class Refresh:
 
 
 def copied_steps(before: Run, run: Run) -> Iterator[Step]:
-    """Yield the step that copies the documents of another run on the same source instead of reading them."""
+    """Yield the step that copies the documents of another run (``before``) on the same remote source instead of reading
+    them; none for local files."""
     if run.job.corpus.remote is None:
         return
-    yield Step.of(corpus_artefact(run.job), partial(_copy, before, run), prepare=partial(_delete_other, before, run))
+    yield Step.of(
+        corpus_artefact(run.job),
+        partial(_copy_documents, before, run),
+        prepare=partial(_delete_other_snapshot, before, run),
+    )
     run.invalidate(*OPENED)
 
 
-def _copy(before: Run, run: Run, folder: Path, counts: dict[str, Any]) -> None:
-    """Copy the documents of another run, without those of individuals withdrawn since."""
+def _copy_documents(before: Run, run: Run, folder: Path, counts: dict[str, Any]) -> None:
+    """Copy the documents of another run into ``folder``, without those of individuals withdrawn since."""
     if run.job.corpus.withdrawn == before.job.corpus.withdrawn:
         counts.update(read_manifest(before.folder / NAME).counts)
         for file in staged_files(before.folder / NAME):
             shutil.copyfile(file, folder / file.name)
         return
-    _without_withdrawn(before, run, folder, counts)
+    _write_without_withdrawn(before, run, folder, counts)
 
 
-def _without_withdrawn(before: Run, run: Run, folder: Path, counts: dict[str, Any]) -> None:
-    """Write the documents of another run, without those of individuals on the present lists of withdrawals."""
+def _write_without_withdrawn(before: Run, run: Run, folder: Path, counts: dict[str, Any]) -> None:
+    """Write the documents of another run into ``folder``, without those of individuals on the present lists of
+    withdrawals."""
     settings = staged_job(before.job).corpus.model_copy(update={"withdrawn": run.job.corpus.withdrawn})
     withdrawals, kept = Withdrawals(settings, LeftOut.read(run.folder)), read_manifest(before.folder / NAME).counts
     source = before.given_corpus.source
@@ -107,24 +116,25 @@ def _drop_withdrawn(run: Run) -> None:
         return  # an earlier version read them, which left whom lists name out of every stage
     if len(gone):
         with write_artifact(place, **about) as writer:
-            _without_withdrawn(run, run, writer.path, writer.counts)
+            _write_without_withdrawn(run, run, writer.path, writer.counts)
 
 
-def _delete_other(before: Run, run: Run) -> None:
-    """Delete the run folder's documents if they are of another snapshot."""
+def _delete_other_snapshot(before: Run, run: Run) -> None:
+    """Delete the run folder's documents if they are of another snapshot than those of the run before."""
 
     place = run.folder / NAME
     if place.exists() and read_manifest(place).digest != read_manifest(before.folder / NAME).digest:
         delete_artifact(place)
 
 
-def _build(run: Run, folder: Path, counts: dict[str, Any], *, refresh: Refresh | None = None) -> None:
+def _read_documents(run: Run, folder: Path, counts: dict[str, Any], *, refresh: Refresh | None = None) -> None:
+    """Read the documents of the remote source into ``folder``, and report what was left out or could not be read."""
     settings = run.job.corpus
     with (
         run.progress.task("read the documents", None, "documents") as advance,
         open_remote(settings, folder) as remote,
     ):
-        source = remote if refresh is None else _refreshed(refresh, remote, settings)
+        source = remote if refresh is None else _with_unchanged_documents(refresh, remote, settings)
         withdrawals = Withdrawals(settings, LeftOut.read(run.folder))
         more = more_columns(run.job)
         counts.update(stage(source, settings, folder, more=more, progress=advance, withdrawals=withdrawals))
@@ -149,8 +159,9 @@ def _build(run: Run, folder: Path, counts: dict[str, Any], *, refresh: Refresh |
             )
 
 
-def _refreshed(refresh: Refresh, source: RemoteSource, settings: CorpusConfig) -> Source:
-    """Return the source, or where it computes digests, one that merges the earlier documents with the changed ones."""
+def _with_unchanged_documents(refresh: Refresh, source: RemoteSource, settings: CorpusConfig) -> Source:
+    """Return the source, or where it computes digests of texts, one that reads only the changed documents and takes the
+    others from the earlier run."""
 
     if not isinstance(source, Digesting):
         return source

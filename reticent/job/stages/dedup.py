@@ -15,17 +15,18 @@ if TYPE_CHECKING:
 
 
 def dedup_steps(run: Run) -> Iterator[Step]:
-    """Yield the step of the artefact ``dedup``."""
+    """Yield the step that finds the copies which later stages leave out (artefact ``dedup``); none with mode "off"."""
     settings = run.job.dedup
     if settings.mode == "off":
         return
     kept = {**settings.model_dump(), "k": settings.k, "surface": settings.surface}
     artefact = Artefact("dedup", "dedup", kept, {"corpus": run.whole_corpus.fingerprint()})
-    yield Step.of(artefact, partial(_build, run))
+    yield Step.of(artefact, partial(_build_dedup, run))
     run.invalidate("deduplicated", "parted", "documents", "corpus")
 
 
-def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
+def _build_dedup(run: Run, folder: Path, counts: dict[str, Any]) -> None:
+    """Find the copies among the documents and write which documents are left out."""
     with run.progress.task("dedup", run.whole_corpus.num_documents, "documents") as advance:
         found = find_copies(run.whole_corpus, run.job.dedup, progress=advance)
     write_left_out(found.left_out, folder)

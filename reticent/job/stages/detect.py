@@ -40,13 +40,15 @@ Carried = Callable[[], "ReusedSpans | None"]
 
 
 def detect_steps(run: Run, carried: Carried | None = None) -> Iterator[Step]:
-    """Yield the step of the artefact ``spans``; an update takes spans from another run (``carried``)."""
+    """Yield the step that finds direct identifiers (artefact ``spans``); in an update ``carried`` returns the spans to
+    take from another run."""
     spans = spans_artefact(run)
-    yield Step.of(spans, partial(_build, run, carried), prepare=partial(_prepare, run, spans))
+    yield Step.of(spans, partial(_build_spans, run, carried), prepare=partial(_prepare_detection, run, spans))
     run.invalidate("corpus")
 
 
-def _prepare(run: Run, spans: Artefact) -> None:
+def _prepare_detection(run: Run, spans: Artefact) -> None:
+    """Delete the NER cache where caching is off, and warn of spans that another version's rules found."""
     if not run.job.detect.cache:
         delete_cache(run.folder / NER_CACHE)
     if is_up_to_date(run, spans) and has_other_rules(run):
@@ -63,7 +65,7 @@ def has_other_rules(run: Run) -> bool:
 
 
 def spans_artefact(run: Run) -> Artefact:
-    """Return the artefact ``spans``."""
+    """Return the artefact ``spans``, with the detectors' options as settings and the files that they read as inputs."""
 
     settings = run.job.detect
     files = dict(option_files(settings.options))
@@ -89,7 +91,8 @@ def spans_artefact(run: Run) -> Artefact:
     return Artefact("spans", "spans", config, inputs)
 
 
-def _build(run: Run, carried: Carried | None, folder: Path, counts: dict[str, Any]) -> None:
+def _build_spans(run: Run, carried: Carried | None, folder: Path, counts: dict[str, Any]) -> None:
+    """Make the detectors and write their spans into ``folder``."""
     job = run.job
     detectors = make_detectors(job.detect.detectors, options_of(job), num_threads=job.num_threads, ids=job.corpus.ids)
     _find_identifiers(run, detectors, carried() if carried else None, folder, counts)
@@ -98,15 +101,14 @@ def _build(run: Run, carried: Carried | None, folder: Path, counts: dict[str, An
 def _find_identifiers(
     run: Run, detectors: Sequence[Detector], carried: ReusedSpans | None, folder: Path, counts: dict[str, Any]
 ) -> None:
-    """Write the spans of all detectors; with ``detect.propagate`` also the other
-    occurrences of the same identifiers.
-    """
+    """Write the spans of all detectors into ``folder``; with ``detect.propagate`` also the other occurrences of the
+    same identifiers."""
 
     settings = run.job.detect
     for detector in detectors:
         if detector.name == "records":
             _check_records(run, detector, counts)
-    languages = _ask_languages(run, detectors)
+    languages = _count_other_languages(run, detectors)
     with (
         cached(run.folder / NER_CACHE, detectors if settings.cache else ()),
         run.progress.task("detect", run.documents.num_documents, "documents") as advance,
@@ -144,7 +146,7 @@ def _find_identifiers(
         counts["canaries"] = mark_spans(folder / "spans.parquet", open_canaries(run.folder / "canaries"), ids, rows)
 
 
-def _ask_languages(run: Run, detectors: Sequence[Detector]) -> dict[str, int]:
+def _count_other_languages(run: Run, detectors: Sequence[Detector]) -> dict[str, int]:
     """Learn the common words and return, from the same pass over the text, the number of documents of 30 words or more,
     and of those in a language that the detectors do not cover.
 
@@ -173,7 +175,8 @@ def _ask_languages(run: Run, detectors: Sequence[Detector]) -> dict[str, int]:
 
 @contextmanager
 def _rewritten_spans(folder: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield the file of the present spans and the file for those that replace them; then delete the former."""
+    """Rename the spans file; yield its new path and the path for the spans that replace it; delete the renamed file at
+    the end."""
     given, written = folder / "united.parquet", folder / "spans.parquet"
     written.rename(given)
     yield given, written
@@ -181,7 +184,7 @@ def _rewritten_spans(folder: Path) -> Iterator[tuple[Path, Path]]:
 
 
 def _check_records(run: Run, detector: Any, counts: dict[str, Any]) -> None:
-    """Count individuals without a record and fields without a value.
+    """Count individuals without a record and fields without a value, and warn of them.
 
     Raises
     ------

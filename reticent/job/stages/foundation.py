@@ -29,13 +29,18 @@ from reticent.trainer.recipes import get_recipe
 
 
 def foundation_steps(run: Run) -> Iterator[Step]:
-    """Yield a step for the artefact ``foundation/MODEL`` of each model section without a base model of its own."""
+    """Yield a step for each model section with ``foundation``: it pre-trains a small base model (artefact
+    ``foundation/MODEL``)."""
     for model in run.job.model:
         if model.foundation is not None:
-            yield Step.of(_artefact(run, model, model.foundation), partial(_build, run, model, model.foundation))
+            yield Step.of(
+                _foundation_artefact(run, model, model.foundation),
+                partial(_build_foundation, run, model, model.foundation),
+            )
 
 
-def _artefact(run: Run, model: ModelSection, settings: FoundationConfig) -> Artefact:
+def _foundation_artefact(run: Run, model: ModelSection, settings: FoundationConfig) -> Artefact:
+    """Return the artefact of a pre-trained base model, with its settings and the fingerprints of its text."""
     inputs = (
         {**run.corpus_input(), "split": run.fingerprints.of("split")}
         if settings.text == "reference"
@@ -55,7 +60,9 @@ def _artefact(run: Run, model: ModelSection, settings: FoundationConfig) -> Arte
     return Artefact(f"foundation/{model.name}", "foundation", config, inputs)
 
 
-def _build(run: Run, model: ModelSection, settings: FoundationConfig, folder: Path, counts: dict[str, Any]) -> None:
+def _build_foundation(
+    run: Run, model: ModelSection, settings: FoundationConfig, folder: Path, counts: dict[str, Any]
+) -> None:
     """Train a tokenizer (or take the given vocabulary) and a small model, without protection.
 
     Writes ``folder/model``, a plain ``save_pretrained`` folder.
@@ -72,7 +79,7 @@ def _build(run: Run, model: ModelSection, settings: FoundationConfig, folder: Pa
             f"{model.name} is pre-trained on the documents of the reference individuals, without protection: it is for "
             "experiments and must not leave; for a model that may, give a base, or foundation.text of no individual"
         )
-    tokenizer = _tokenizer(settings, corpus, individuals, splits)
+    tokenizer = _make_tokenizer(settings, corpus, individuals, splits)
     tokens, trained = folder / "tokens", folder / "trained"
     tokens.mkdir()
     trained.mkdir()
@@ -92,7 +99,7 @@ def _build(run: Run, model: ModelSection, settings: FoundationConfig, folder: Pa
             network,
             open_tokens(tokens),
             get_recipe(model.objective),
-            _training(run, model, settings),
+            _pretraining_config(run, model, settings),
             trained,
             tokenizer=tokenizer,
             progress=advance,
@@ -110,22 +117,23 @@ def _build(run: Run, model: ModelSection, settings: FoundationConfig, folder: Pa
     )
 
 
-def _tokenizer(
+def _make_tokenizer(
     settings: FoundationConfig, corpus: Corpus, individuals: Individuals | None, splits: tuple[str, ...] | None
 ) -> str:
-    """Return the tokenizer of the given vocabulary, or one trained on the text."""
+    """Return the tokenizer as JSON text, from the given vocabulary or trained on the text."""
     from reticent.trainer.foundation import train_tokenizer
 
     if settings.vocabulary is not None:
-        return _given_tokenizer(settings)
+        return _read_given_tokenizer(settings)
     return train_tokenizer(
-        _texts(corpus, individuals, splits),
+        _iter_texts(corpus, individuals, splits),
         kind="wordpiece" if settings.kind == "bert" else "bytelevel",
         vocab_size=settings.vocab_size,
     )
 
 
-def _training(run: Run, model: ModelSection, settings: FoundationConfig) -> TrainConfig:
+def _pretraining_config(run: Run, model: ModelSection, settings: FoundationConfig) -> TrainConfig:
+    """Return the training settings for pre-training a base model."""
     own = run.job.training(model)
     return TrainConfig(
         num_epochs=settings.num_epochs,
@@ -142,7 +150,8 @@ def _training(run: Run, model: ModelSection, settings: FoundationConfig) -> Trai
     )
 
 
-def _texts(corpus: Any, individuals: Any, splits: tuple[str, ...] | None) -> Iterator[list[str]]:
+def _iter_texts(corpus: Any, individuals: Any, splits: tuple[str, ...] | None) -> Iterator[list[str]]:
+    """Yield the texts of each batch of documents, of individuals in these splits only (None: all)."""
     wanted = None if splits is None else individuals.mask(*splits)
     for batch in corpus.batches(columns=("doc_id", "individual_id", "text")):
         texts = batch.column("text")
@@ -151,7 +160,8 @@ def _texts(corpus: Any, individuals: Any, splits: tuple[str, ...] | None) -> Ite
         yield texts.to_pylist()
 
 
-def _given_tokenizer(settings: FoundationConfig) -> str:
+def _read_given_tokenizer(settings: FoundationConfig) -> str:
+    """Return the tokenizer as JSON text of the vocabulary that the settings name."""
     path = Path(str(settings.vocabulary))
     if path.is_file():
         return read_tokenizer_json(path)

@@ -32,14 +32,15 @@ Count = Callable[["Run", Sequence[str], Output, Callable[[int], None]], "dict[st
 
 
 def index_steps(run: Run, count: Count | None = None) -> Iterator[Step]:
-    """Yield the step of both indexes; ``count`` replaces counting the documents, as for an update."""
+    """Yield the step that counts n-grams into both indexes, of members and of members with held-out; ``count`` replaces
+    counting the documents, as for an update."""
     yield Step(
-        tuple(index_artefact(run, name) for name in INDEXES), partial(_build, run, count or count_documents)
+        tuple(index_artefact(run, name) for name in INDEXES), partial(_build_indexes, run, count or count_documents)
     )  # fmt: skip
 
 
 def index_artefact(run: Run, name: str) -> Artefact:
-    """Return the artefact of an index; one from before the setting ``updatable`` is still up to date."""
+    """Return the artefact of the index of this name; one from before the setting ``updatable`` is still up to date."""
     settings = run.job.index.model_dump(exclude=set() if run.job.index.updatable else {"updatable"})
     inputs = {**run.corpus_input(), "split": run.fingerprints.of("split")}
     return Artefact(name, "index", {**settings, "splits": list(INDEXES[name])}, inputs)
@@ -50,7 +51,8 @@ def index_config(run: Run, spill_folder: Path) -> IndexConfig:
     return run.job.index.replace(spill_folder=spill_folder)
 
 
-def _build(run: Run, count: Count, outputs: Outputs) -> None:
+def _build_indexes(run: Run, count: Count, outputs: Outputs) -> None:
+    """Count the n-grams for the outdated indexes and write each with its counts."""
     run.invalidate(*outputs, "numbered")
     counted: dict[str, NgramIndex] = {}
     for number, (name, writer) in enumerate(outputs.items()):
@@ -69,7 +71,7 @@ def _build(run: Run, count: Count, outputs: Outputs) -> None:
 def count_documents(
     run: Run, wanted: Sequence[str], output: Output, progress: Callable[[int], None]
 ) -> dict[str, NgramIndex]:
-    """Count the n-grams of the documents, in one pass for both indexes if both are wanted."""
+    """Count the n-grams of the documents and return the wanted indexes by name, both from one pass."""
 
     (inner, within), (outer, splits) = INDEXES.items()
     config = index_config(run, output.folder)
@@ -84,6 +86,7 @@ def count_documents(
 
 
 def _warn_of_unspaced(run: Run, counts: dict[str, Any]) -> None:
+    """Warn where many words are single letters of scripts without spaces, which counting hardly protects."""
     share = counts["unspaced"] / max(counts["occurrences"], 1)
     if share > UNSPACED_SHARE:
         run.progress.warn(

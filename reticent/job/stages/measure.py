@@ -76,10 +76,9 @@ TASKS = {
 
 
 def base_steps(run: Run) -> Iterator[Step]:
-    """Yield the steps of the base models, before the trainings: so data that does not fit a base model is found early,
-    and the speed of scoring is known for the expected end. What their attacks also need comes first: compressed text
-    sizes, and near-copies.
-    """
+    """Yield the steps that measure the base models, before the trainings: so data that does not fit a base model is
+    found early, and the speed of scoring is known for the expected end. What their attacks also need comes first:
+    compressed text sizes, and near-copies."""
     if needs_text_sizes(run):
         inputs = {**run.corpus_input(), "split": run.fingerprints.of("split")}
         config = {"splits": [MEMBERS, HELDOUT], **run.canaries_left_out}
@@ -87,10 +86,13 @@ def base_steps(run: Run) -> Iterator[Step]:
         yield Step.of(sizes, partial(_build_sizes, run))
     yield from near_copies_steps(run)
     for model in run.job.model:
-        yield from _steps(run, model, [each for each in measurements_of(run.job, model) if each.training is None])
+        yield from _measurement_steps(
+            run, model, [each for each in measurements_of(run.job, model) if each.training is None]
+        )
 
 
 def _build_sizes(run: Run, folder: Path, counts: dict[str, Any]) -> None:
+    """Write the compressed size of each text of members and held-out individuals into ``folder``."""
     with run.progress.task("compress texts", run.corpus.num_documents, "documents") as advance:
         counts["documents"] = write_text_sizes(
             folder,
@@ -103,26 +105,30 @@ def _build_sizes(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def measure_steps(run: Run) -> Iterator[Step]:
-    """Yield a step for each checkpoint's measurement."""
+    """Yield a step for each checkpoint of each training, which measures it."""
     for model in run.job.model:
-        yield from _steps(run, model, [each for each in measurements_of(run.job, model) if each.training is not None])
+        yield from _measurement_steps(
+            run, model, [each for each in measurements_of(run.job, model) if each.training is not None]
+        )
 
 
-def _steps(run: Run, model: ModelSection, measurements: list[Measurement]) -> Iterator[Step]:
+def _measurement_steps(run: Run, model: ModelSection, measurements: list[Measurement]) -> Iterator[Step]:
+    """Yield the step of each measurement; they share the model's auditor and the scores of its base model."""
     # Opened for the first measurement that is stale; the stores stay open for the others.
     auditor = cache(partial(open_auditor, run, model.name))
-    base = cache(partial(_base_scores, run, model))
+    base = cache(partial(_load_base_scores, run, model))
     has_base = any(measurement.training is None for measurement in measurements_of(run.job, model))
     for measurement in measurements:
         yield Step.of(
-            _artefact(run, measurement),
-            partial(_build, run, measurement, auditor, base if measurement.training and has_base else None),
+            _measurement_artefact(run, measurement),
+            partial(_build_measurement, run, measurement, auditor, base if measurement.training and has_base else None),
             group=measurement.training and measurement.training.name,
             work=partial(measurement_work, run, measurement),
         )
 
 
-def _artefact(run: Run, measurement: Measurement) -> Artefact:
+def _measurement_artefact(run: Run, measurement: Measurement) -> Artefact:
+    """Return the artefact of a measurement, with the audit's settings and the fingerprints that it depends on."""
     config = run.job.audit.all_values(without=(*run.job.audit.not_measured, *NOT_IN_A_MEASUREMENT))
     for name, default in (
         ("bf16", "auto"),
@@ -135,10 +141,11 @@ def _artefact(run: Run, measurement: Measurement) -> Artefact:
     if is_attacked(run, measurement):
         config["shadow"] = shadow_config(run).model_dump(include=ATTACK_SETTINGS)
     about = {"objective": measurement.model.objective, "recipe": measurement.recipe, "epoch": measurement.epoch}
-    return Artefact(measurement.name, "measures", {**config, **about}, _inputs(run, measurement))
+    return Artefact(measurement.name, "measures", {**config, **about}, _measurement_inputs(run, measurement))
 
 
-def _inputs(run: Run, measurement: Measurement) -> dict[str, str]:
+def _measurement_inputs(run: Run, measurement: Measurement) -> dict[str, str]:
+    """Return the fingerprints that a measurement depends on, by name."""
     variants = ("train", "audit", *attack_token_stores(run))
     inputs = {v: run.fingerprints.of(f"tokens/{measurement.model.name}/{v}") for v in variants}
     if needs_text_sizes(run):
@@ -160,7 +167,8 @@ def _inputs(run: Run, measurement: Measurement) -> dict[str, str]:
     return inputs
 
 
-def _base_scores(run: Run, model: ModelSection) -> BaseModelScores:
+def _load_base_scores(run: Run, model: ModelSection) -> BaseModelScores:
+    """Return the scores of a model section's base model, from the folder of its measurement."""
     settings = run.job.audit
     return BaseModelScores.load(
         run.folder / Measurement(model).name,
@@ -170,7 +178,7 @@ def _base_scores(run: Run, model: ModelSection) -> BaseModelScores:
     )
 
 
-def _build(
+def _build_measurement(
     run: Run,
     measurement: Measurement,
     auditor: Callable[[], Auditor],
@@ -178,10 +186,11 @@ def _build(
     folder: Path,
     counts: dict[str, int],
 ) -> None:
+    """Run every attack on one model and write the results to ``folder/measures.json``."""
     from reticent.audit.evaluate import ModelEntry
 
     counts["epoch"] = measurement.epoch
-    if (same := _measured_before(run, measurement)) is not None:
+    if (same := _find_equal_measurement(run, measurement)) is not None:
         for file in read_manifest(same).files:
             shutil.copyfile(same / file, folder / file)
         return
@@ -203,11 +212,12 @@ def _build(
     work = scoring_work(run, measurement)
 
     def task(part: str) -> AbstractContextManager[Callable[..., None]]:
+        """Return the progress display of one part of the measurement, as a context manager."""
         title, unit = TASKS[part]
         return run.progress.task(title.format(measurement.recipe), None, unit, work.portion(part))
 
     shadows = partial(attack_with_shadows, run, measurement, auditor()) if is_attacked(run, measurement) else None
-    told = _shadow_tokens(run, measurement) if is_attacked(run, measurement) else None
+    told = _iter_shadow_log_probs(run, measurement) if is_attacked(run, measurement) else None
     measured, scores = auditor().evaluate(entry, base, shadows, task, told)
     if (earlier := earlier_of(run, measurement)) is not None:
         measured = replace(measured, withdrawn=measure_withdrawn(run, measurement, earlier))
@@ -232,23 +242,23 @@ def _build(
     (folder / "measures.json").write_text(json.dumps(to_json(measured), indent=1, allow_nan=False))
 
 
-def _measured_before(run: Run, measurement: Measurement) -> Path | None:
-    """Return the folder of an equal measurement of the same base model for another section, if there is one."""
+def _find_equal_measurement(run: Run, measurement: Measurement) -> Path | None:
+    """Return the folder of an equal measurement of the same base model for another section; None if there is none."""
     if measurement.training is not None:
         return None
-    wanted = _artefact(run, measurement)
+    wanted = _measurement_artefact(run, measurement)
     for model in run.job.model[: run.job.model.index(measurement.model)]:
         for base in (each for each in measurements_of(run.job, model) if each.training is None):
-            found = _artefact(run, base)
+            found = _measurement_artefact(run, base)
             if (found.settings, found.inputs) == (wanted.settings, wanted.inputs) and is_up_to_date(run, found):
                 return run.folder / found.name
     return None
 
 
 def over_source(run: Run, copied: Measurement, source: Measurement) -> dict[str, Estimate]:
-    """Return, by attack, 0.5 plus the area on a copy of a model less the area on the model itself, over the same
-    individuals and resamples; the intervals are simultaneous over the attacks.
-    """
+    """Return by attack how much better a copy of a model is attacked than the model itself: 0.5 plus the AUC on the
+    copy less that on the model, over the same individuals and resamples; the intervals are simultaneous over the
+    attacks."""
     from reticent.audit.stats.intervals import bootstrap_of, joint_areas
 
     (own, codes, is_member), (other, *_) = (_read_scores(run, each) for each in (copied, source))
@@ -259,15 +269,16 @@ def over_source(run: Run, copied: Measurement, source: Measurement) -> dict[str,
 
 
 def _read_scores(run: Run, measurement: Measurement) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+    """Return by attack the scores of the individuals of a measurement, float (num individuals,), their codes, and
+    whether each is a member."""
     with np.load(run.folder / measurement.name / SCORES_OF_INDIVIDUALS) as found:
         scores = {name.removeprefix("attack "): found[name] for name in found if name.startswith("attack ")}
         return scores, found["codes"], found["is_member"]
 
 
-def _shadow_tokens(run: Run, measurement: Measurement) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield for each shadow model of a measurement the token log-probabilities, and
-    which documents it was trained on.
-    """
+def _iter_shadow_log_probs(run: Run, measurement: Measurement) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield for each shadow model of a measurement the token log-probabilities, and which documents it was trained on,
+    bool (num documents,)."""
     from reticent.audit.membership.shadow import DocumentScores
 
     for shadow in shadows_of(run, measurement.model, measurement.recipe):

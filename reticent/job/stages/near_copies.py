@@ -27,15 +27,17 @@ NEAR_COPIES = "near-copies"
 
 
 def near_copies_steps(run: Run) -> Iterator[Step]:
-    """Yield the step of the artefact ``near-copies``."""
+    """Yield the step that finds held-out individuals with near-copies of members' documents (artefact ``near-copies``);
+    none with a memory limit."""
     if run.job.memory_limit is not None:
         return
     settings = run.job.dedup.model_dump(include={"threshold", "shingle_words"}) | run.canaries_left_out
     inputs = {**run.corpus_input(), "split": run.fingerprints.of("split")}
-    yield Step.of(Artefact(NEAR_COPIES, NEAR_COPIES, settings, inputs), partial(_build, run))
+    yield Step.of(Artefact(NEAR_COPIES, NEAR_COPIES, settings, inputs), partial(_build_near_copies, run))
 
 
-def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
+def _build_near_copies(run: Run, folder: Path, counts: dict[str, Any]) -> None:
+    """Find the held-out individuals with near-copies and write them into ``folder``."""
     with run.progress.task("near-copies", run.corpus.num_documents, "documents") as advance:
         copied = heldout_with_copies(
             run.unplanted, run.individuals, run.job.dedup, num_threads=run.job.num_threads, progress=advance
@@ -47,22 +49,21 @@ def _build(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def near_copies_input(run: Run) -> dict[str, str]:
-    """Return the fingerprint that a measurement depends on: empty where so few have near-copies that nobody is left
-    out, as before near-copies were searched.
-    """
+    """Return the fingerprint of the near-copies as an input of a measurement: empty where so few have near-copies that
+    nobody is left out, as before near-copies were searched."""
 
     if run.job.memory_limit is not None:
         return {}
     digest = run.fingerprints.of(NEAR_COPIES)
     if digest != TO_DO:
-        counts = _counts(run)
+        counts = _near_copy_counts(run)
         if counts is None or counts["copied"] <= SHARE * counts["heldout"]:
             return {}
     return {"near-copies": digest}
 
 
-def _counts(run: Run) -> dict[str, Any] | None:
-    """Return the artefact's counts; None if near-copies were not searched."""
+def _near_copy_counts(run: Run) -> dict[str, Any] | None:
+    """Return the counts in the manifest of ``near-copies``; None if near-copies were not searched."""
 
     if run.job.memory_limit is not None or not (run.folder / NEAR_COPIES).exists():
         return None
@@ -71,15 +72,16 @@ def _counts(run: Run) -> dict[str, Any] | None:
 
 
 def copied_individuals(run: Run) -> np.ndarray | None:
-    """Return which individuals have near-copies, bool by code; None if they were not searched."""
+    """Return which held-out individuals have near-copies of members' documents, bool by individual code; None if they
+    were not searched."""
 
-    return None if _counts(run) is None else read_copied(run.folder / NEAR_COPIES)
+    return None if _near_copy_counts(run) is None else read_copied(run.folder / NEAR_COPIES)
 
 
 def near_copies_section(run: Run) -> NearCopies | None:
-    """Return the evidence on near-copies; None if they were not searched."""
+    """Return the evidence on near-copies (their threshold and number); None if they were not searched."""
 
-    counts, settings = _counts(run), run.job.dedup
+    counts, settings = _near_copy_counts(run), run.job.dedup
     if counts is None:
         return None
     return NearCopies(

@@ -47,13 +47,16 @@ WORDS, WORD_SPANS = "words", "word-spans"
 
 
 def protect_steps(run: Run) -> Iterator[Step]:
-    """Yield the step that reads the text, and one for each artefact ``tokens/MODEL/VARIANT``."""
+    """Yield the step that reads the text once, and those that write the protected token stores
+    ``tokens/MODEL/VARIANT``."""
     samples = Samples(run, TRAIN, AUDIT)
     if run.job.model:
         yield Step(text_artefacts(run), partial(_read_text, run, samples))
     for model in run.job.model:
         tokenizer = run.tokenizer_of(model)
-        planned = [(variant, _artefact(run, model, variant, tokenizer)) for variant in _variants(run, model)]
+        planned = [
+            (variant, _variant_artefact(run, model, variant, tokenizer)) for variant in _iter_variants(run, model)
+        ]
         views = {artefact.name: variant for variant, artefact in planned if variant.style is None}
         outputs = tuple(artefact for _, artefact in planned if artefact.name in views)
         yield Step(outputs, partial(build_views, run, model, views, samples))
@@ -67,7 +70,8 @@ def protect_steps(run: Run) -> Iterator[Step]:
 
 
 def text_artefacts(run: Run) -> tuple[Artefact, ...]:
-    """Return the artefacts that the step over the text writes."""
+    """Return the artefacts that the single pass over the text writes: words, word spans, and each tokenizer's token ids
+    and gaps."""
     corpus = run.corpus_input()
     spans = {**corpus, "spans": run.fingerprints.of("spans")}
     outputs = [
@@ -75,7 +79,7 @@ def text_artefacts(run: Run) -> tuple[Artefact, ...]:
         Artefact(WORD_SPANS, "word-spans", {}, spans),
     ]
     for model in run.job.model:
-        tokenizer = {"tokenizer": digest_of(run.tokenizer_of(model))}
+        tokenizer = {"tokenizer": tokenizer_digest(run.tokenizer_of(model))}
         outputs += [
             Artefact(f"tokens/{model.name}/ids", "token-ids", tokenizer, corpus),
             Artefact(f"tokens/{model.name}/gaps", "token-gaps", tokenizer, spans),
@@ -84,7 +88,8 @@ def text_artefacts(run: Run) -> tuple[Artefact, ...]:
 
 
 def _read_text(run: Run, samples: Samples, outputs: Outputs) -> None:
-    planned = [variant for model in run.job.model for variant in _variants(run, model)]
+    """Read the text once and write its outdated artefacts: words, word spans, token ids and gaps."""
+    planned = [variant for model in run.job.model for variant in _iter_variants(run, model)]
     require_room(run, (variant for variant in planned if variant.style != "lower"), ROOM_OF_TEXT)
     if run.job.memory_limit is not None:
         run.invalidate("index")  # its words, until a view needs them
@@ -111,12 +116,14 @@ def _read_text(run: Run, samples: Samples, outputs: Outputs) -> None:
 
 
 @lru_cache(maxsize=4)
-def digest_of(tokenizer: str) -> str:
-    """Return the fingerprint of a tokenizer."""
+def tokenizer_digest(tokenizer: str) -> str:
+    """Return the SHA-256 (hex) of a tokenizer given as JSON text."""
     return hashlib.sha256(tokenizer.encode()).hexdigest()
 
 
-def _variants(run: Run, model: ModelSection) -> Iterator[Variant]:
+def _iter_variants(run: Run, model: ModelSection) -> Iterator[Variant]:
+    """Yield the token stores that a model needs: for training, for each recipe of another protection or text, and for
+    the audit."""
     yield Variant("train")
     heads = [head.section for head in run.job.heads]
     own = {run.job.tokens(recipe): recipe for recipe in (*model.recipes, *heads)}
@@ -129,13 +136,14 @@ def _variants(run: Run, model: ModelSection) -> Iterator[Variant]:
         yield Variant("lowercase", "index-joint", AUDIT, "lower")
 
 
-def _artefact(run: Run, model: ModelSection, variant: Variant, tokenizer: str) -> Artefact:
+def _variant_artefact(run: Run, model: ModelSection, variant: Variant, tokenizer: str) -> Artefact:
+    """Return the artefact of a token store, with its protection settings and the fingerprints that it depends on."""
     policy = variant.policy or run.policy
     config = {
         **policy.cache_key(),
         "splits": list(variant.splits),
         "style": variant.style,
-        "tokenizer": digest_of(tokenizer),
+        "tokenizer": tokenizer_digest(tokenizer),
         **(noise_settings(run, policy) if variant.index == "index" else {}),
     }
     inputs = {
@@ -149,9 +157,8 @@ def _artefact(run: Run, model: ModelSection, variant: Variant, tokenizer: str) -
 
 
 def variant_inputs(run: Run, model: ModelSection, style: TextStyle | None) -> dict[str, str]:
-    """Return the fingerprints of the intermediate results that tokens of a style are made from; those of rewritten text
-    are made from the original's view.
-    """
+    """Return the fingerprints of the words, word spans, ids and gaps that tokens of a style are made from; none for
+    lower-cased text, which is tokenised anew."""
     ids, gaps = (f"tokens/{model.name}/{name}" for name in ("ids", "gaps"))
     names = {WORDS: WORDS, WORD_SPANS: WORD_SPANS, "ids": ids, "gaps": gaps}
     return {} if style == "lower" else {name: run.fingerprints.of(path) for name, path in names.items()}
@@ -175,7 +182,8 @@ def _build_lowered(run: Run, model: ModelSection, variant: Variant, folder: Path
 
 
 def _build_rewritten(run: Run, model: ModelSection, variant: Variant, folder: Path, counts: dict[str, Any]) -> None:
-    """Write tokens of the rewritten documents, with the flags of the original's view under the same policy."""
+    """Write tokens of the rewritten documents, with the flags of the original text's token store under the same
+    policy."""
 
     assert variant.style is not None
     assert variant.style != "lower"
@@ -193,7 +201,8 @@ def _build_rewritten(run: Run, model: ModelSection, variant: Variant, folder: Pa
 
 
 def _holdout_step(run: Run, model: ModelSection, tokenizer: str) -> Step:
-    config = {"splits": [MEMBERS, HELDOUT], "tokenizer": digest_of(tokenizer)}
+    """Return the step that writes the tokens of the documents reserved for user inference."""
+    config = {"splits": [MEMBERS, HELDOUT], "tokenizer": tokenizer_digest(tokenizer)}
     inputs = {"corpus": run.user_inference_holdout.fingerprint(), "split": run.fingerprints.of("split")}
     return Step.of(
         Artefact(f"tokens/{model.name}/user_inference_holdout", "tokens", config, inputs),

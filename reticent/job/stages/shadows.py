@@ -37,7 +37,7 @@ from reticent.job.artefact import Artefact, Measurement, Step, Training, is_last
 from reticent.job.auditing import open_auditor, token_counts
 from reticent.job.dependencies import privacy_of, training_dependencies
 from reticent.job.noise import noise_settings, protection_index
-from reticent.job.stages.protect import digest_of, variant_inputs
+from reticent.job.stages.protect import tokenizer_digest, variant_inputs
 from reticent.job.training_tokens import Drawn, heldout_tokens, public_context, training_tokens
 from reticent.job.variants import REWRITTEN
 from reticent.job.views import write_rewritten, write_view_of
@@ -71,36 +71,37 @@ class Shadow:
 
     @property
     def name(self) -> str:
-        """Name of the shadow's artefact."""
+        """Path of the shadow's artefact in the run folder, ``shadows/MODEL/RECIPE/NN``."""
         return f"shadows/{self.model.name}/{self.recipe}/{self.number:02d}"
 
     @property
     def tokens(self) -> str:
-        """Name of the artefact of the shadow's tokens, which recipes share."""
+        """Path of the shadow's token store in the run folder, which recipes with equal protection and text share."""
         return f"tokens/{self.model.name}/{self.run.job.tokens(self.recipe)}-shadow-{self.number:02d}"
 
     @property
     def group(self) -> str:
-        """Name of the group of shadows of one draw of individuals, which share tokens."""
+        """Name of the group of shadows of one draw of individuals, which share tokens and so are built by the same part
+        of a run."""
         return f"shadows/{self.model.name}/{self.number:02d}"
 
     @property
     def style(self) -> Style | None:
-        """Style in which the shadow's text is rewritten; None for the original text."""
+        """Style in which direct identifiers in the shadow's text are rewritten; None for the original text."""
         return REWRITTEN.get(self.run.job.recipe(self.recipe).tokens)
 
     @property
     def training(self) -> Training:
-        """The attacked model's training, with the shadow's own seed."""
+        """The attacked model's training, with a seed of the shadow's own."""
         return Training(self.model, self.recipe, training_seed(self.run.job.seed, self.number))
 
     @property
     def individuals(self) -> Individuals:
-        """The split whose members are the shadow's individuals."""
+        """A split whose members are the individuals that the shadow is trained on."""
         return shadow_individuals(self.run.individuals, seed=self.run.job.seed, number=self.number)
 
     def index(self, spill_folder: Path) -> NgramIndex:
-        """Count the supports of words and n-grams among the shadow's individuals."""
+        """Return the n-gram index of the shadow's individuals, with the noise of its recipe's threshold."""
 
         config = self.run.job.index.replace(updatable=False, spill_folder=spill_folder)
         index = build_index(self.run.corpus, self.individuals, splits=(MEMBERS,), config=config)
@@ -109,10 +110,12 @@ class Shadow:
 
     @property
     def title(self) -> str:
+        """Number, recipe and model as text for messages."""
         return f"shadow {self.number + 1} of {self.recipe} of {self.model.name}"
 
     def tokens_artefact(self) -> Artefact:
-        """Return the artefact of the shadow's tokens, which depend on corpus, split, spans and the draw."""
+        """Return the artefact of the shadow's token store, which depends on corpus, split, spans and the draw of
+        individuals."""
         run, job = self.run, self.run.job
         policy = job.protection(self.recipe)
         config = {
@@ -120,7 +123,7 @@ class Shadow:
             **job.index.model_dump(),
             "splits": [MEMBERS],
             "style": self.style,
-            "tokenizer": digest_of(run.tokenizer_of(self.model)),
+            "tokenizer": tokenizer_digest(run.tokenizer_of(self.model)),
             "seed": job.seed,
             "shadow": self.number,
             **noise_settings(run, policy),
@@ -130,7 +133,8 @@ class Shadow:
         return Artefact(self.tokens, "tokens", config, inputs)
 
     def artefact(self) -> Artefact:
-        """Return the artefact of the shadow; its tokens must exist."""
+        """Return the artefact of the shadow model with the settings and inputs of its training and scoring; its token
+        store must exist."""
         run, scoring = self.run, self.run.job.audit
         settings, inputs = training_dependencies(run, self.training, self.tokens)
         del settings["checkpoint_epochs"]  # the last is the one that is attacked
@@ -150,9 +154,8 @@ class Shadow:
 
 
 def shadows_of(run: Run, model: ModelSection | None = None, recipe: str | None = None) -> list[Shadow]:
-    """Return the shadows of the job, or of one model and recipe, in training order: the first of every recipe, then the
-    second.
-    """
+    """Return the shadow models of the job, or of one model and recipe, in training order: the first of every recipe,
+    then the second."""
     section = run.job.audit.shadow
     if section is None:
         return []
@@ -166,7 +169,8 @@ def shadows_of(run: Run, model: ModelSection | None = None, recipe: str | None =
 
 
 def shadows_of_heads(run: Run) -> list[Shadow]:
-    """Return the shadow heads' draws whose text is rewritten: each has its own tokens, as a shadow model does."""
+    """Return the shadows of classification and tagging heads whose text is rewritten: each has its own tokens, as a
+    shadow model does."""
     section = run.job.audit.heads
     return [
         Shadow(run, model, head.section, number)
@@ -178,13 +182,13 @@ def shadows_of_heads(run: Run) -> list[Shadow]:
 
 
 def shadow_steps(run: Run) -> Iterator[Step]:
-    """Yield for each shadow the step of its tokens, and the one that trains and scores it."""
+    """Yield for each shadow model the step that writes its tokens, and the one that trains and scores it."""
     auditor_of = cache(partial(open_auditor, run))
     for shadow in shadows_of(run):
         yield Step.of(shadow.tokens_artefact(), partial(write_shadow_tokens, shadow), group=shadow.group)
         yield Step.of(
             shadow.artefact(),
-            partial(_build, shadow, auditor_of),
+            partial(_build_shadow, shadow, auditor_of),
             resume=not run.restart,
             alone=True,
             group=shadow.group,
@@ -192,11 +196,13 @@ def shadow_steps(run: Run) -> Iterator[Step]:
         )
 
 
-def _build(shadow: Shadow, auditor_of: Callable[[str], Auditor], folder: Path, counts: dict[str, int]) -> None:
+def _build_shadow(shadow: Shadow, auditor_of: Callable[[str], Auditor], folder: Path, counts: dict[str, int]) -> None:
+    """Train a shadow model, write its document scores into ``folder``, and delete its checkpoint unless the job keeps
+    it."""
     from reticent.audit.evaluate import ModelEntry
     from reticent.audit.membership.shadow import DocumentScores
 
-    checkpoint = _train(shadow, folder, counts)
+    checkpoint = _train_shadow(shadow, folder, counts)
     entry = ModelEntry(
         name=shadow.recipe, recipe=shadow.recipe, objective=shadow.model.objective, epoch=0, path=checkpoint
     )
@@ -219,7 +225,7 @@ def _build(shadow: Shadow, auditor_of: Callable[[str], Auditor], folder: Path, c
 
 
 def write_shadow_tokens(shadow: Shadow, folder: Path, counts: dict[str, int]) -> None:
-    """Write the tokens of a shadow's documents, as its recipe reads them, into an empty folder."""
+    """Write the tokens of a shadow's documents, with its recipe's protection and text, into an empty folder."""
     run, splits = shadow.run, (MEMBERS,)
     policy, documents = run.job.protection(shadow.recipe), (shadow.individuals, splits)
     with TemporaryDirectory(prefix=".original-", dir=folder) as made:
@@ -232,8 +238,8 @@ def write_shadow_tokens(shadow: Shadow, folder: Path, counts: dict[str, int]) ->
     counts.update(written)
 
 
-def _train(shadow: Shadow, folder: Path, counts: dict[str, int]) -> Path:
-    """Train a shadow in ``folder``; returns its last checkpoint."""
+def _train_shadow(shadow: Shadow, folder: Path, counts: dict[str, int]) -> Path:
+    """Train a shadow model in ``folder``; return the path of its last checkpoint."""
     from reticent.trainer.loop import train
     from reticent.trainer.models import load_model
 
@@ -278,14 +284,14 @@ def unspent_privacy(run: Run, model: ModelSection, recipe: Recipe | None) -> Pri
 
 
 def shadow_config(run: Run) -> ShadowConfig:
-    """Return the section of a job that has shadows."""
+    """Return the section ``[audit.shadow]`` of a job that has one."""
     section = run.job.audit.shadow
     assert section is not None  # else there are no shadows
     return section
 
 
 def asks_holdout(run: Run) -> bool:
-    """Whether an attack with shadow models also scores the documents reserved for user inference."""
+    """Return whether an attack with shadow models also scores the documents reserved for user inference."""
     return not ON_HOLDOUT.isdisjoint(shadow_config(run).attacks)
 
 
@@ -293,7 +299,7 @@ def asks_holdout(run: Run) -> bool:
 
 
 def is_attacked(run: Run, measurement: Measurement) -> bool:
-    """Whether shadow models attack this checkpoint: the last one of a training whose recipe has shadows."""
+    """Return whether shadow models attack this checkpoint: the last one of a training whose recipe has shadows."""
     section = run.job.audit.shadow
     return (
         section is not None
@@ -304,7 +310,7 @@ def is_attacked(run: Run, measurement: Measurement) -> bool:
 
 
 def shadow_inputs(run: Run, measurement: Measurement) -> dict[str, str]:
-    """Return the fingerprints of the shadows that attack a measured model; they must exist."""
+    """Return the fingerprints of the shadow models that attack a measured model, by name; the shadows must exist."""
     return {
         shadow.name: run.fingerprints.of(shadow.name)
         for shadow in shadows_of(run, measurement.model, measurement.recipe)
@@ -314,9 +320,8 @@ def shadow_inputs(run: Run, measurement: Measurement) -> dict[str, str]:
 def attack_with_shadows(
     run: Run, measurement: Measurement, auditor: Auditor, scores: Scored, base: Scored
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, ShadowControl]]:
-    """Return the document scores of all attacks with shadow models on one checkpoint, those on the base model, and each
-    attack's control.
-    """
+    """Run all attacks with shadow models on one checkpoint; return by attack the document scores on the checkpoint,
+    those on the base model, and the attack's control."""
     from reticent.audit.membership.attacks import attack
     from reticent.audit.membership.shadow import (
         SHADOW_ATTACKS,
@@ -332,10 +337,13 @@ def attack_with_shadows(
     )
 
     def shadows() -> Iterator[tuple[DocumentScores, Any]]:
+        """Yield for each shadow model its document scores, and which documents it was trained on."""
         for shadow in shadows_of(run, measurement.model, measurement.recipe):
             yield DocumentScores.from_parquet(run.folder / shadow.name / SCORES)
 
     def holdout_shadows() -> Iterator[tuple[DocumentScores, Any]]:
+        """Yield for each shadow model its scores of the held-back documents, and which of their individuals it was
+        trained on."""
         for shadow in shadows_of(run, measurement.model, measurement.recipe):
             yield DocumentScores.from_parquet(run.folder / shadow.name / HOLDOUT_SCORES)
 
@@ -359,7 +367,8 @@ def attack_with_shadows(
 
 
 def shadow_work(run: Run, shadow: Shadow) -> Work:
-    """Return the estimated work of a shadow model, which is trained on half of the documents of both sides."""
+    """Return the estimated work of a shadow model in tokens; it is trained on half of the documents of members and
+    held-out."""
     tokens = token_counts(run, shadow.model, "audit")["tokens"] / 2 * run.job.training(shadow.model).num_epochs
     return Work(
         name=shadow.name, title=f"training {shadow.title}", kind="train", model=shadow.model.name,

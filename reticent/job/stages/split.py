@@ -21,7 +21,7 @@ from reticent.job.stages.subject import given_split, list_settings
 
 
 def split_steps(run: Run) -> Iterator[Step]:
-    """Yield the step of the artefact ``split``."""
+    """Yield the step that splits the individuals into members, held-out and reference (artefact ``split``)."""
     settings = {**run.job.split.model_dump(), "seed": run.job.seed}
     inputs = {"corpus": run.deduplicated.fingerprint()}
     if run.job.subject is not None:
@@ -31,6 +31,7 @@ def split_steps(run: Run) -> Iterator[Step]:
 
 
 def _build_split(run: Run, folder: Path, counts: dict[str, Any]) -> None:
+    """Check the documents, split the individuals, and write the split and the record of withdrawn documents."""
     settings = run.job.split
     num_threads = _rust.resolve_threads(run.job.num_threads)
     run.deduplicated.check(num_threads=num_threads, frugal=run.job.memory_limit is not None)
@@ -50,16 +51,15 @@ def _build_split(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def tell_recovered(run: Run, counts: dict[str, Any]) -> None:
-    """Report how many records were repaired while documents were read, and warn of them."""
+    """Add to ``counts`` how many records were repaired while documents were read, and warn of them."""
     for name, count in run.deduplicated.repaired.items():
         counts[name] = count
         run.progress.warn(f"{name}: {count:,}")
 
 
 def _warn_of_owners(run: Run) -> None:
-    """Warn where every document belongs to another individual: individuals with several documents would be protected
-    too little.
-    """
+    """Warn where every document belongs to another individual, which may mean that ids of documents were taken for
+    those of individuals."""
 
     corpus, settings = run.whole_corpus, run.job.corpus
     if corpus.format in FORMATS and not FORMATS[corpus.format].names_individuals and not settings.individual:
@@ -76,7 +76,7 @@ def _warn_of_owners(run: Run) -> None:
 
 
 def canary_steps(run: Run) -> Iterator[Step]:
-    """Yield the step of the artefact ``canaries``."""
+    """Yield the step that plants canaries in members' documents (artefact ``canaries``); none for a job without."""
     config = run.job.canaries
     if config is None:
         return
@@ -89,6 +89,7 @@ def canary_steps(run: Run) -> Iterator[Step]:
 
 
 def _build_canaries(run: Run, config: CanaryConfig, more: list[str], folder: Path, counts: dict[str, Any]) -> None:
+    """Draw the canaries, plant them in members' documents, and write both into ``folder``."""
     words = common_words(run.remaining, run.individuals, config)
     canaries = draw_canaries(run.individuals, words, config)
     write_canaries(canaries, folder)

@@ -36,7 +36,8 @@ YES, NO = {"1", "true", "yes", "member", "train", "oui"}, {"0", "false", "no", "
 
 
 def subject_steps(run: Run) -> Iterator[Step]:
-    """Yield a step for ``models/subject/NAME`` of each model that was trained elsewhere; none for another job."""
+    """Yield a step for ``models/subject/NAME`` of each given model that was trained elsewhere; none for a job that
+    trains."""
     subject = run.job.subject
     if subject is None:
         return
@@ -48,13 +49,17 @@ def subject_steps(run: Run) -> Iterator[Step]:
         made = source if source in MADE else None
         model = subject.model if made else source
         check_given(model, subject.base, window_length=run.job.train.window_length)
-        inputs = {"model": _digest(run, model), **({"base": _digest(run, subject.base)} if subject.base else {})}
+        inputs = {
+            "model": _model_fingerprint(run, model),
+            **({"base": _model_fingerprint(run, subject.base)} if subject.base else {}),
+        }
         config = {"objective": subject.objective, "made_as": made}
         artefact = Artefact(training.name, "models", config, inputs)
-        yield Step.of(artefact, partial(_take, subject, training, model, made))
+        yield Step.of(artefact, partial(_copy_given_model, subject, training, model, made))
 
 
 def _endpoint_step(run: Run, subject: SubjectConfig, url: str) -> Step:
+    """Return the step that records a model behind a server (``url``) and its tokenizer in place of a checkpoint."""
     host = check_host(url, subject.allow_sending)
     if not run.fingerprints.looking:
         run.progress.warn_once(f"every document is sent to {host}, window by window, as ids of tokens")
@@ -65,6 +70,7 @@ def _endpoint_step(run: Run, subject: SubjectConfig, url: str) -> Step:
     about["log_probs"] = subject.log_probs
 
     def build(folder: Path, counts: dict[str, Any]) -> None:
+        """Write the endpoint's settings and the tokenizer into ``folder/epoch-0001``."""
         place = folder / "epoch-0001"
         place.mkdir(mode=0o700, parents=True)
         (place / ENDPOINT).write_text(json.dumps(about, indent=1))
@@ -74,18 +80,20 @@ def _endpoint_step(run: Run, subject: SubjectConfig, url: str) -> Step:
             if source.is_file():
                 shutil.copyfile(source, place / name)
 
-    inputs = {"base": _digest(run, str(subject.base))}
+    inputs = {"base": _model_fingerprint(run, str(subject.base))}
     return Step.of(Artefact(training.name, "models", {"objective": subject.objective, **about}, inputs), build)
 
 
-def _digest(run: Run, model: str) -> str:
+def _model_fingerprint(run: Run, model: str) -> str:
+    """Return the fingerprint of a model's folder, or the model's hub name where no folder is found."""
     found = folder_of_model(model)
     return model if found is None else run.fingerprints.at(found)
 
 
-def _take(
+def _copy_given_model(
     subject: SubjectConfig, training: Training, model: str, made: str | None, folder: Path, counts: dict[str, Any]
 ) -> None:
+    """Copy a given model, or one made from it (``made``: merged, int8), into ``folder/epoch-0001``."""
     write_given(model, subject.base, subject.objective, folder / "epoch-0001", made)
     counts["given"] = None if made else digests_of_given(model)
 
@@ -94,7 +102,8 @@ def _take(
 
 
 def list_settings(run: Run) -> dict[str, Any]:
-    """Return the manifest's settings for a split given by a list of members: the digest of that list."""
+    """Return how the members of a model trained elsewhere are given, for the split's manifest: the digest of the list,
+    the name of the column, or ``{"others": True}``."""
     subject = run.job.subject
     assert subject is not None
     if subject.members is not None:
@@ -103,7 +112,7 @@ def list_settings(run: Run) -> dict[str, Any]:
 
 
 def given_split(run: Run) -> Individuals:
-    """Return the split defined by the job's list of members.
+    """Return the individuals split into members and held-out by the job's list of members.
 
     Raises
     ------
@@ -115,7 +124,7 @@ def given_split(run: Run) -> Individuals:
     corpus = run.deduplicated
     is_member = _member_documents(run)
     individuals = given_sides(corpus, is_member, run.job.split.by)
-    copied = _copied(corpus, is_member)
+    copied = _count_copied_documents(corpus, is_member)
     if copied:
         raise CorpusError(
             f"subject: {copied:,} documents of people who were not trained on stand word for word among those of "
@@ -126,13 +135,15 @@ def given_split(run: Run) -> Individuals:
 
 
 def _member_documents(run: Run) -> np.ndarray:
-    """Return for each document whether the list says that the model was trained on it, bool."""
+    """Return for each document whether the job's list says that the model was trained on it, bool (num documents,)."""
     subject, corpus = run.job.subject, run.deduplicated
     assert subject is not None
     owners = corpus.scan().column("individual_id")
     if subject.column is not None:
         column = f"{SOURCE_COLUMN}{subject.column}"
-        return _said([said for batch in corpus.batches(columns=(column,)) for said in batch.column(0).to_pylist()])
+        return _parse_yes_no(
+            [said for batch in corpus.batches(columns=(column,)) for said in batch.column(0).to_pylist()]
+        )
     if subject.others is not None:
         alone = run.job.corpus.replace(source=tuple(s for s in run.job.corpus.sources if s != subject.others))
         own, others = (
@@ -152,7 +163,9 @@ def _member_documents(run: Run) -> np.ndarray:
     return pc.is_in(owners, value_set=members).to_numpy(zero_copy_only=False)
 
 
-def _said(values: list[Any]) -> np.ndarray:
+def _parse_yes_no(values: list[Any]) -> np.ndarray:
+    """Return the values of the membership column as bool (num values,); `CorpusError` where one says neither yes nor
+    no."""
     said = [str(value).strip().lower() if value is not None else "" for value in values]
     unknown = sum(value not in YES | NO for value in said)
     if unknown:
@@ -163,8 +176,8 @@ def _said(values: list[Any]) -> np.ndarray:
     return np.array([value in YES for value in said], dtype=bool)
 
 
-def _copied(corpus: Any, is_member: np.ndarray) -> int:
-    """Return how many non-members' documents equal a member's but for blank ends; one pass over the text."""
+def _count_copied_documents(corpus: Any, is_member: np.ndarray) -> int:
+    """Return how many non-members' documents equal a member's, ignoring blanks at the ends; one pass over the text."""
     digests: list[bytes] = []
     for batch in corpus.batches(columns=("text",)):
         texts = (text.strip() for text in batch.column("text").to_pylist())

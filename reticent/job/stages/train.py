@@ -29,25 +29,24 @@ LOOK_AGAIN = 30.0
 
 
 def train_steps(run: Run) -> Iterator[Step]:
-    """Yield the step of the gates, then one for each training, ``models/MODEL/RECIPE`` (``/seed-N``)."""
+    """Yield the step that writes the gates, then one for each training, ``models/MODEL/RECIPE`` (``/seed-N``)."""
     if gate_settings(run):
         yield gate_step(run)
     for training in () if run.job.subject is not None else trainings_of(run.job):
         settings, inputs = training_dependencies(run, training)
         yield Step.of(
             Artefact(training.name, "models", settings, inputs),
-            partial(_build, run, training, settings["seed"]),
+            partial(_build_training, run, training, settings["seed"]),
             resume=not run.restart,
             group=training.name,
-            prepare=partial(_make_room, run, training),
+            prepare=partial(_move_to_seed_folder, run, training),
             work=partial(training_work, run, training),
         )
 
 
-def _make_room(run: Run, training: Training) -> None:
-    """Rename a training (and its heads) made without ``seeds`` to the name of the job's own seed, which it has. Nothing
-    is renamed the other way round: several trainings would lose their place.
-    """
+def _move_to_seed_folder(run: Run, training: Training) -> None:
+    """Move a training (and its heads) made without ``train.seeds`` into the folder of the job's own seed, which it has.
+    Nothing is moved the other way round: several trainings would lose their place."""
 
     place = run.folder / "models" / training.model.name / training.recipe
     if training.seed is not None:
@@ -59,21 +58,25 @@ def _make_room(run: Run, training: Training) -> None:
         )
 
 
-def _watching(run: Run, tokens: str, advance: Callable[..., None]) -> Callable[..., None]:
-    """Return ``advance`` with a check that stops the training soon after another process has replaced its tokens."""
+def _check_tokens_while_training(run: Run, tokens: str, advance: Callable[..., None]) -> Callable[..., None]:
+    """Return the progress callback ``advance`` with a check that stops the training soon after another process has
+    replaced its tokens."""
     digest, looked = run.fingerprints.of(tokens), time.monotonic()
 
-    def advance_and_look(*done: Any, **about: Any) -> None:
+    def advance_and_check(*done: Any, **about: Any) -> None:
+        """Check the tokens' fingerprint if the last check was `LOOK_AGAIN` seconds ago, and pass the progress on."""
         nonlocal looked
         if time.monotonic() - looked >= LOOK_AGAIN:
             run.fingerprints.require_unchanged([digest])
             looked = time.monotonic()
         advance(*done, **about)
 
-    return advance_and_look
+    return advance_and_check
 
 
-def _build(run: Run, training: Training, seed: int, folder: Path, counts: dict[str, Any]) -> None:
+def _build_training(run: Run, training: Training, seed: int, folder: Path, counts: dict[str, Any]) -> None:
+    """Train one model with its recipe and seed, write its checkpoints and ledger into ``folder``, and fill in its
+    counts."""
     from reticent.trainer.loop import train
     from reticent.trainer.models import load_model
 
@@ -99,7 +102,7 @@ def _build(run: Run, training: Training, seed: int, folder: Path, counts: dict[s
             config,
             folder,
             tokenizer=run.base_of(model),
-            progress=_watching(run, f"tokens/{model.name}/{run.job.tokens(recipe.name)}", advance),
+            progress=_check_tokens_while_training(run, f"tokens/{model.name}/{run.job.tokens(recipe.name)}", advance),
             epoch_store=epoch_store,
             privacy=privacy_of(run, model, recipe) if recipe.private else None,
             context=public_context(run, model, recipe),
