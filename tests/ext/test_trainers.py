@@ -470,7 +470,8 @@ def test_rows_in_one_without_positions_of_their_own_are_refused() -> None:
             carried(flat(mixed))(rows)
 
 
-#: Two guarded trainings by each of two processes; in the second, one process teaches a protected token.
+#: Two guarded trainers in each of two processes: the first trains twice, and of the second one process teaches a
+#: protected token.
 TWO = """
 import sys
 from pathlib import Path
@@ -504,6 +505,7 @@ for name, collator in (("right", right), ("wrong", wrong)):
     trainer = Trainer(toy_model("gpt2"), arguments, train_dataset=dataset, data_collator=collator)
     guard_trainer(trainer, ledger=out / f"{name}.json")
     trainer.train()
+    trainer.train()
     (out / f"{name}-{trainer.args.process_index}-of-{trainer.args.world_size}").touch()
 """
 
@@ -528,6 +530,7 @@ def test_two_processes_of_accelerate_launch_are_guarded_and_counted_together(tmp
         "gpt2", tmp_path, dataset=dataset.select(range(len(dataset) // 8 * 8)), per_device_train_batch_size=4
     )
     guard_trainer(trainer, ledger=tmp_path / "one.json")
+    trainer.train()
     trainer.train()
     assert said == json.loads((tmp_path / "one.json").read_text())
     assert not (tmp_path / "wrong.json").exists()

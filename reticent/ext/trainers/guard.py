@@ -37,15 +37,26 @@ class TargetGuard:
     """The guard of a model: counts of permitted, protected and actual target tokens by epoch; see `guard_model`."""
 
     epoch: int = 1
-    batches: int = 0
+    #: By epoch `COUNTS` and the number of batches, of this process and, once an epoch has ended, of all others.
     _counts: dict[int, torch.Tensor] = field(default_factory=dict)
+    _elsewhere: dict[int, torch.Tensor] = field(default_factory=dict)
     _hooks: list[Any] = field(default_factory=list)
 
     def counts(self) -> dict[int, dict[str, int]]:
         """Return epoch -> numbers of tokens that may be targets, must not be, and were, and of
         violations (always 0)."""
-        rows = {epoch: numbers.tolist() for epoch, numbers in sorted(self._counts.items())}
+        rows = {epoch: row[:-1].tolist() for epoch, row in sorted(self._totals().items())}
         return {epoch: {**dict(zip(COUNTS, row, strict=True)), "violations": 0} for epoch, row in rows.items()}
+
+    @property
+    def batches(self) -> int:
+        """The number of batches that were checked."""
+        return sum(int(row[-1]) for row in self._totals().values())
+
+    @property
+    def own_batches(self) -> int:
+        """The number of batches that this process checked."""
+        return sum(int(row[-1]) for row in self._counts.values())
 
     def release(self) -> None:
         """Remove the guard from the model."""
@@ -93,11 +104,13 @@ class TargetGuard:
                 f"{num_wrong} labels are not the permitted tokens of their places (a shift, another tokenizer, a "
                 "cut or joined row); which of them are protected is not known; stopped before the step"
             )
-        self.batches += 1
-        self._row().add_(torch.tensor(counted))
+        self._row().add_(torch.tensor([*counted, 1]))
 
     def _row(self) -> torch.Tensor:
-        return self._counts.setdefault(self.epoch, torch.zeros(len(COUNTS), dtype=torch.int64))
+        return self._counts.setdefault(self.epoch, torch.zeros(len(COUNTS) + 1, dtype=torch.int64))
+
+    def _totals(self) -> dict[int, torch.Tensor]:
+        return {epoch: row + self._elsewhere.get(epoch, 0) for epoch, row in self._counts.items()}
 
 
 def _detached(value: Any, kept: tuple[str, ...] = ()) -> Any:
@@ -155,19 +168,19 @@ class _Epochs(TrainerCallback):
             self.trainer.data_collator.epoch = self.guard.epoch
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if self.guard.batches == self._seen:
+        if self.guard.own_batches == self._seen:
             raise TrainingError("a step whose batches the guard did not see: was the model replaced or wrapped anew?")
-        self._seen = self.guard.batches
+        self._seen = self.guard.own_batches
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        row = self.guard._row()
-        row.copy_(self.trainer.accelerator.reduce(row.to(args.device), "sum").cpu())
+        row = self.guard._row()  # stays that of this process: a second training would add the sum once more in each
+        self.guard._elsewhere[self.guard.epoch] = (
+            self.trainer.accelerator.reduce(row.to(args.device), "sum").cpu() - row
+        )
         said = self.guard.counts()[self.guard.epoch]
         self.trainer.log({f"guard_{name}": number for name, number in said.items()})
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        batches = torch.tensor(self.guard.batches, device=args.device)
-        self.guard.batches = int(self.trainer.accelerator.reduce(batches, "sum"))
         if self.ledger is None or not state.is_world_process_zero:
             return
         source = windows_of(self.trainer.train_dataset)
