@@ -128,6 +128,21 @@ def test_a_guarded_trainer_trains_and_writes_what_it_saw(kind: str, tmp_path: Pa
     assert said["recipe"]["name"] == KINDS[kind]
 
 
+@pytest.mark.parametrize("persistent", [False, True])
+def test_workers_of_a_data_loader_draw_the_targets_of_each_epoch(persistent: bool) -> None:
+    dataset = dataset_of("bert")
+    collator = ProtectedCollator(dataset)
+    loader = torch.utils.data.DataLoader(
+        dataset.select(range(8)), batch_size=8, num_workers=1, persistent_workers=persistent, collate_fn=collator
+    )
+    for epoch in (1, 2):
+        collator.epoch = epoch
+        (found,) = loader
+        alone = ProtectedCollator(dataset)
+        alone.epoch = epoch
+        assert torch.equal(found["labels"], alone([dataset[number] for number in range(8)])["labels"])
+
+
 def test_a_protected_token_gets_no_gradient_and_the_loss_is_the_own_loops(tmp_path: Path) -> None:
     """One step of the trainer of others, and one of ours, of the same windows: equal gradients."""
     trainer = trainer_of("gpt2", tmp_path)
