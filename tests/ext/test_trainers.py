@@ -143,6 +143,20 @@ def test_workers_of_a_data_loader_draw_the_targets_of_each_epoch(persistent: boo
         assert torch.equal(found["labels"], alone([dataset[number] for number in range(8)])["labels"])
 
 
+def test_a_ledger_says_from_which_step_it_counts(tmp_path: Path) -> None:
+    whole = trainer_of("gpt2", tmp_path)
+    whole.args.save_strategy = transformers.trainer_utils.SaveStrategy.EPOCH
+    guard_trainer(whole, ledger=tmp_path / "whole.json")
+    whole.train()
+    (first, _) = sorted(tmp_path.glob("checkpoint-*"), key=lambda path: int(path.name.partition("-")[2]))
+    resumed = trainer_of("gpt2", tmp_path)
+    guard_trainer(resumed, ledger=tmp_path / "resumed.json")
+    resumed.train(resume_from_checkpoint=str(first))
+    said = [json.loads((tmp_path / f"{name}.json").read_text()) for name in ("whole", "resumed")]
+    assert [each["first_step"] for each in said] == [0, int(first.name.partition("-")[2])]
+    assert said[1]["epochs"] == said[0]["epochs"][1:]
+
+
 def test_a_protected_token_gets_no_gradient_and_the_loss_is_the_own_loops(tmp_path: Path) -> None:
     """One step of the trainer of others, and one of ours, of the same windows: equal gradients."""
     trainer = trainer_of("gpt2", tmp_path)

@@ -160,7 +160,10 @@ class _Epochs(TrainerCallback):
     epoch over all processes, and writes the ledger (counts) at the end."""
 
     def __init__(self, guard: TargetGuard, trainer: Trainer, ledger: Path | None):
-        self.guard, self.trainer, self.ledger, self._seen = guard, trainer, ledger, 0
+        self.guard, self.trainer, self.ledger, self._seen, self._first_step = guard, trainer, ledger, 0, 0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._first_step = state.global_step
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.guard.epoch = int(state.epoch or 0) + 1
@@ -185,7 +188,8 @@ class _Epochs(TrainerCallback):
             return
         source = windows_of(self.trainer.train_dataset)
         more = {} if source is None else {"recipe": source.recipe.to_dict(), "protection": source.fingerprint}
-        self.guard.write(self.ledger, **more)
+        # What a resumed training did before is in no count of its guard.
+        self.guard.write(self.ledger, first_step=self._first_step, **more)
 
 
 def guard_trainer(trainer: Trainer, *, ledger: Path | str | None = None) -> TargetGuard:
