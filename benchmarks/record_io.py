@@ -199,6 +199,8 @@ def record_text(values: dict[str, Any]) -> str:
     }
     >>> json.loads(record_text({"curve": dict.fromkeys(range(8, 32), 0.5)}))["curve"]["8"]
     0.5
+    >>> [*json.loads(record_text({True: "long" * 20, None: "long" * 20}))]
+    ['true', 'null']
     """
     return _text(values, 0) + "\n"
 
@@ -207,8 +209,10 @@ def _text(value: Any, depth: int) -> str:
     line = json.dumps(value)
     if len(line) <= LINE or not isinstance(value, dict | list):
         return line
-    own = value.items() if isinstance(value, dict) else ((None, each) for each in value)
-    parts = [("" if key is None else f"{json.dumps(str(key))}: ") + _text(each, depth + 1) for key, each in own]
+    if isinstance(value, dict):  # keys as JSON writes them: True is "true"
+        parts = [json.dumps({key: 0})[1:-2] + _text(each, depth + 1) for key, each in value.items()]
+    else:
+        parts = [_text(each, depth + 1) for each in value]
     inner = ",\n".join(" " * (depth + 1) + part for part in parts)
     begin, end = "{}" if isinstance(value, dict) else "[]"
     return f"{begin}\n{inner}\n{' ' * depth}{end}"

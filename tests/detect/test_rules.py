@@ -6,6 +6,8 @@ import json
 import random
 import resource
 import string
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -1155,3 +1157,24 @@ def test_a_name_without_a_value_takes_no_other_field() -> None:
     assert labelled("Name:\n\n\nHe is well.") == set()
     assert labelled("Name: Age: 45") == {("AGE", "45")}
     assert labelled("Name:\nAnn Lee\nAge:") == {("NAME", "Ann Lee")}
+
+
+#: The rules are compiled where the system starts no thread; root may start any, so it becomes another user.
+WITHOUT_THREADS = """
+import os, resource
+import pyarrow as pa
+from reticent import _rust
+
+texts = pa.array(["Mail to j.doe@chu-lyon.fr."], pa.large_string())
+_rust.segment(texts, num_threads=1)
+if os.getuid() == 0:
+    os.setuid(65534)
+resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+assert len(pa.record_batch(_rust.scan_rules(texts, ["EMAIL"], num_threads=1))) == 1
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is that of Linux")
+def test_rules_are_compiled_where_no_thread_can_be_started() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_THREADS], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

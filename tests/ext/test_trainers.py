@@ -128,6 +128,35 @@ def test_a_guarded_trainer_trains_and_writes_what_it_saw(kind: str, tmp_path: Pa
     assert said["recipe"]["name"] == KINDS[kind]
 
 
+@pytest.mark.parametrize("persistent", [False, True])
+def test_workers_of_a_data_loader_draw_the_targets_of_each_epoch(persistent: bool) -> None:
+    dataset = dataset_of("bert")
+    collator = ProtectedCollator(dataset)
+    loader = torch.utils.data.DataLoader(
+        dataset.select(range(8)), batch_size=8, num_workers=1, persistent_workers=persistent, collate_fn=collator
+    )
+    for epoch in (1, 2):
+        collator.epoch = epoch
+        (found,) = loader
+        alone = ProtectedCollator(dataset)
+        alone.epoch = epoch
+        assert torch.equal(found["labels"], alone([dataset[number] for number in range(8)])["labels"])
+
+
+def test_a_ledger_says_from_which_step_it_counts(tmp_path: Path) -> None:
+    whole = trainer_of("gpt2", tmp_path)
+    whole.args.save_strategy = transformers.trainer_utils.SaveStrategy.EPOCH
+    guard_trainer(whole, ledger=tmp_path / "whole.json")
+    whole.train()
+    (first, _) = sorted(tmp_path.glob("checkpoint-*"), key=lambda path: int(path.name.partition("-")[2]))
+    resumed = trainer_of("gpt2", tmp_path)
+    guard_trainer(resumed, ledger=tmp_path / "resumed.json")
+    resumed.train(resume_from_checkpoint=str(first))
+    said = [json.loads((tmp_path / f"{name}.json").read_text()) for name in ("whole", "resumed")]
+    assert [each["first_step"] for each in said] == [0, int(first.name.partition("-")[2])]
+    assert said[1]["epochs"] == said[0]["epochs"][1:]
+
+
 def test_a_protected_token_gets_no_gradient_and_the_loss_is_the_own_loops(tmp_path: Path) -> None:
     """One step of the trainer of others, and one of ours, of the same windows: equal gradients."""
     trainer = trainer_of("gpt2", tmp_path)
@@ -470,7 +499,8 @@ def test_rows_in_one_without_positions_of_their_own_are_refused() -> None:
             carried(flat(mixed))(rows)
 
 
-#: Two guarded trainings by each of two processes; in the second, one process teaches a protected token.
+#: Two guarded trainers in each of two processes: the first trains twice, and of the second one process teaches a
+#: protected token.
 TWO = """
 import sys
 from pathlib import Path
@@ -504,6 +534,7 @@ for name, collator in (("right", right), ("wrong", wrong)):
     trainer = Trainer(toy_model("gpt2"), arguments, train_dataset=dataset, data_collator=collator)
     guard_trainer(trainer, ledger=out / f"{name}.json")
     trainer.train()
+    trainer.train()
     (out / f"{name}-{trainer.args.process_index}-of-{trainer.args.world_size}").touch()
 """
 
@@ -528,6 +559,7 @@ def test_two_processes_of_accelerate_launch_are_guarded_and_counted_together(tmp
         "gpt2", tmp_path, dataset=dataset.select(range(len(dataset) // 8 * 8)), per_device_train_batch_size=4
     )
     guard_trainer(trainer, ledger=tmp_path / "one.json")
+    trainer.train()
     trainer.train()
     assert said == json.loads((tmp_path / "one.json").read_text())
     assert not (tmp_path / "wrong.json").exists()

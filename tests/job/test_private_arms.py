@@ -20,6 +20,7 @@ from fixtures.drawing import share_of
 from fixtures.jobs import Values
 from fixtures.models import toy_model, toy_tokenizer
 
+from reticent.core.errors import PolicyError
 from reticent.engine.dp_vocabulary import gaussian_sigma
 from reticent.engine.ngrams import NgramIndex
 from reticent.engine.protect import Policy
@@ -399,6 +400,15 @@ def test_a_budget_holds_a_private_arm_of_the_same_epsilon_which_includes_its_voc
     (total,) = totals([vocabulary, training])
     assert (total["epsilon"], total["runs"]) == (training.guarantee.epsilon, 1)
     execute(Run(parse_job(job(tmp_path / "hospital", "private-mlm", **OF_MANY, protect__policy="all"))), "protect")
+
+
+def test_a_budget_has_room_by_the_number_of_individuals_that_is_declared(tmp_path: Path) -> None:
+    dp = {"target_epsilon": 8.0, "budget_epsilon": 1000.0, "target_delta": 0.15, "sample_rate": 0.5}
+    folder = hospital(tmp_path / "hospital", documents(0))
+    run = Run(parse_job(job(folder, "dp-mlm", train__dp={**dp, "num_units": 5})))
+    require_room(run)
+    with pytest.raises(PolicyError, match="privacy budget"):
+        require_room(Run(parse_job(job(folder, "dp-mlm", train__dp=dp))))
 
 
 def test_votes_beside_a_list_and_beside_another_are_drawn_and_charged_anew(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from fixtures.notes import NOTE_WORD, fill, job
 from fixtures.postgres import PASSWORD, Database, programs
 
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
+from reticent.engine.corpus import open_corpus
 from reticent.engine.store import open_tokens
 from reticent.ext.warehouse.export import export_files, export_tables, partitions
 from reticent.ext.warehouse.postgres_tables import parse_name
@@ -132,6 +133,17 @@ def test_partitions_count_documents_that_are_left_out_and_have_names_of_their_ow
     pl.read_parquet(str(hospital / "documents/ward=b/x.parquet")).drop("spans").write_csv(tmp_path / "x.csv")
     corpus = Run(parse_job({"out": "o", "corpus": {"source": str(tmp_path / "x.csv")}})).corpus
     assert [name for name, _ in partitions(corpus)] == ["x.csv.parquet"]
+
+
+def test_files_of_a_folder_beside_have_partitions_within_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    for number, path in enumerate((Path("a.parquet"), Path("../b.parquet"))):
+        pl.DataFrame({"doc_id": [f"d{number}"], "individual_id": [f"i{number}"], "text": ["Pain."]}).write_parquet(path)
+    corpus = open_corpus(["a.parquet", "../b.parquet"])
+    assert sorted(name for name, _ in partitions(corpus)) == ["b.parquet", "work/a.parquet"]
 
 
 def test_stretches_hold_each_document_once_and_about_as_many_tokens_as_asked() -> None:

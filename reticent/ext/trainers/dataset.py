@@ -164,7 +164,17 @@ class ProtectedCollator:
         found = windows_of(dataset)
         if found is None:
             raise PolicyError("ProtectedCollator: expected a dataset of protected_dataset, or of Run.dataset")
-        self.source, self.mask_share, self.seed, self.epoch = found, mask_share, seed, 1
+        self.source, self.mask_share, self.seed = found, mask_share, seed
+        #: In memory that the workers of a data loader share, which may live on over epochs.
+        self._epoch = torch.ones((), dtype=torch.int64).share_memory_()
+
+    @property
+    def epoch(self) -> int:
+        return int(self._epoch)
+
+    @epoch.setter
+    def epoch(self, epoch: int) -> None:
+        self._epoch.fill_(epoch)
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
         """Return ``input_ids``, ``attention_mask``, ``labels``, ``permitted``, int64 (B, T) each.

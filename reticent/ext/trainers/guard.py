@@ -37,14 +37,25 @@ class TargetGuard:
     """The guard of a model: counts of permitted, protected and actual target tokens by epoch; see `guard_model`."""
 
     epoch: int = 1
-    batches: int = 0
+    #: By epoch `COUNTS` and the number of batches, of this process and, once an epoch has ended, of all others.
     _counts: dict[int, torch.Tensor] = field(default_factory=dict)
+    _elsewhere: dict[int, torch.Tensor] = field(default_factory=dict)
     _hooks: list[Any] = field(default_factory=list)
 
     def counts(self) -> dict[int, dict[str, int]]:
         """Return epoch -> numbers of permitted tokens, protected tokens, actual targets, and violations (always 0)."""
-        rows = {epoch: numbers.tolist() for epoch, numbers in sorted(self._counts.items())}
+        rows = {epoch: row[:-1].tolist() for epoch, row in sorted(self._totals().items())}
         return {epoch: {**dict(zip(COUNTS, row, strict=True)), "violations": 0} for epoch, row in rows.items()}
+
+    @property
+    def batches(self) -> int:
+        """The number of batches that were checked."""
+        return sum(int(row[-1]) for row in self._totals().values())
+
+    @property
+    def own_batches(self) -> int:
+        """The number of batches that this process checked."""
+        return sum(int(row[-1]) for row in self._counts.values())
 
     def release(self) -> None:
         """Remove the guard's hooks from the model."""
@@ -96,12 +107,15 @@ class TargetGuard:
                 f"{num_wrong} labels are not the permitted tokens of their places (a shift, another tokenizer, a "
                 "cut or joined row); which of them are protected is not known; stopped before the step"
             )
-        self.batches += 1
-        self._row().add_(torch.tensor(counted))
+        self._row().add_(torch.tensor([*counted, 1]))
 
     def _row(self) -> torch.Tensor:
-        """Return the counts of the current epoch as a tensor, zeros at first."""
-        return self._counts.setdefault(self.epoch, torch.zeros(len(COUNTS), dtype=torch.int64))
+        """Return the counts of the current epoch and its number of batches as a tensor, zeros at first."""
+        return self._counts.setdefault(self.epoch, torch.zeros(len(COUNTS) + 1, dtype=torch.int64))
+
+    def _totals(self) -> dict[int, torch.Tensor]:
+        """Return epoch -> counts and number of batches of all processes, as far as these were summed."""
+        return {epoch: row + self._elsewhere.get(epoch, 0) for epoch, row in self._counts.items()}
 
 
 def _detach(value: Any, kept: tuple[str, ...] = ()) -> Any:
@@ -152,7 +166,10 @@ class _Epochs(TrainerCallback):
     epoch over all processes, and writes the ledger (counts) at the end."""
 
     def __init__(self, guard: TargetGuard, trainer: Trainer, ledger: Path | None):
-        self.guard, self.trainer, self.ledger, self._seen = guard, trainer, ledger, 0
+        self.guard, self.trainer, self.ledger, self._seen, self._first_step = guard, trainer, ledger, 0, 0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self._first_step = state.global_step
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Set the epoch of the guard and of the collator."""
@@ -162,26 +179,27 @@ class _Epochs(TrainerCallback):
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Raise `TrainingError` if the guard has seen no batch since the last step."""
-        if self.guard.batches == self._seen:
+        if self.guard.own_batches == self._seen:
             raise TrainingError("a step whose batches the guard did not see: was the model replaced or wrapped anew?")
-        self._seen = self.guard.batches
+        self._seen = self.guard.own_batches
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Sum the epoch's target counts over all processes, and log them."""
-        row = self.guard._row()
-        row.copy_(self.trainer.accelerator.reduce(row.to(args.device), "sum").cpu())
+        row = self.guard._row()  # stays that of this process: a second training would add the sum once more in each
+        self.guard._elsewhere[self.guard.epoch] = (
+            self.trainer.accelerator.reduce(row.to(args.device), "sum").cpu() - row
+        )
         said = self.guard.counts()[self.guard.epoch]
         self.trainer.log({f"guard_{name}": number for name, number in said.items()})
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Write the target counts to the ledger file, in the main process."""
-        batches = torch.tensor(self.guard.batches, device=args.device)
-        self.guard.batches = int(self.trainer.accelerator.reduce(batches, "sum"))
         if self.ledger is None or not state.is_world_process_zero:
             return
         source = windows_of(self.trainer.train_dataset)
         more = {} if source is None else {"recipe": source.recipe.to_dict(), "protection": source.fingerprint}
-        self.guard.write(self.ledger, **more)
+        # What a resumed training did before is in no count of its guard.
+        self.guard.write(self.ledger, first_step=self._first_step, **more)
 
 
 def guard_trainer(trainer: Trainer, *, ledger: Path | str | None = None) -> TargetGuard:

@@ -34,8 +34,9 @@ def partitions(corpus: Corpus) -> list[tuple[str, int]]:
     numbers = corpus.documents_of_fragments()
     if not corpus.files or corpus.source.has_small_batches:
         return [("part-00000.parquet", sum(numbers))]
-    top = os.path.commonpath([file.absolute().parent for file in corpus.files])
-    names = [str(file.absolute().relative_to(top)) for file in corpus.files]
+    files = [Path(os.path.abspath(file)) for file in corpus.files]  # without "..", which would lead out of the table
+    top = os.path.commonpath([file.parent for file in files])
+    names = [str(file.relative_to(top)) for file in files]
     return [
         (name if name.endswith(".parquet") else f"{name}.parquet", number)
         for name, number in zip(names, numbers, strict=True)

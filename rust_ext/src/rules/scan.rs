@@ -83,7 +83,7 @@ fn compile() -> std::result::Result<Compiled, String> {
     };
     // A run waits for both: each takes about half of the time, with threads of their own, as those of a pool may wait for this.
     std::thread::scope(|scope| {
-        let filter = std::thread::Builder::new().spawn_scoped(scope, filter).map_err(|error| error.to_string())?;
+        let thread = std::thread::Builder::new().spawn_scoped(scope, filter).ok();
         let (mut regexes, mut whole, mut splits) = (Vec::new(), Vec::new(), Vec::new());
         for (rule, pattern, num_groups, reported) in &expressions {
             let build = |pattern: &str| {
@@ -98,7 +98,11 @@ fn compile() -> std::result::Result<Compiled, String> {
             splits.push(split.transpose()?);
             regexes.push(build(reported)?);
         }
-        let filter = filter.join().map_err(|_| "the filter of the rules cannot be made".to_owned())??;
+        // Without a thread it takes longer; an error would stay for as long as the process lives.
+        let filter = match thread {
+            Some(thread) => thread.join().map_err(|_| "the filter of the rules cannot be made".to_owned())??,
+            None => filter()?,
+        };
         Ok(Compiled { filter, regexes, whole, splits, at, unlimited, address })
     })
 }
