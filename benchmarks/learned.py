@@ -775,7 +775,9 @@ def learned_tables(record: Mapping[str, Any]) -> str:
     heads = ("corpus", "taught by", "asked", "recall", "precision", "F1")
     parts.append("**Taught by a teacher, against the marks**\n\n" + markdown(heads, rows))
     if found := record.get("speed"):
-        rows = [(who, *(f"{found[who][value]:.1f}" for value in ("median", "low", "high"))) for who in ("alone", FAST)]
+        rows = [
+            (who, *(f"{found[who][value]:.1f}" for value in ("median", "low", "high"))) for who in found if who != "mb"
+        ]
         parts.append(
             "**MB a second of one processor**\n\n" + markdown(("shipped tagger", "median", "least", "most"), rows)
         )
