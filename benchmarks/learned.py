@@ -33,6 +33,7 @@ from typing import Annotated, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from fixtures.corpora import CORPORA, body_of, read_case
 
 from benchmarks.record_io import DATA, estimate_text, markdown, record_path, spread, write_record
@@ -46,12 +47,17 @@ from reticent.engine.detect.common import learn_common_words
 from reticent.engine.detect.detector import FOUND, find_in_turn, found_in
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.learned import LESSONS, Tagger, TaggerConfig, learn_tagger
+from reticent.engine.detect.propagate import propagate
 from reticent.engine.detect.shipped import shipped_tagger
 from reticent.engine.randomness import generator
+from reticent.engine.schema import SPANS
 from reticent.ext.learn.stage import cross_validate
 from tools.train_taggers import Maker, Text, made_texts
 
 BESIDE = ("rules", "shipped")
+TOGETHER = ("rules", "records", "shipped")
+#: The row of `speed` for them.
+FAST = "rules, records and tagger"
 KEY = bytes(16)
 PRECISION = 0.95
 LEANS = tuple(np.arange(-3.0, 5.01, 0.5).tolist())
@@ -420,6 +426,18 @@ def _peer(name: str, language: str, notes: Notes) -> pa.Table | None:
         return None
 
 
+def _spread(notes: Notes, found: pa.Table) -> pa.Table:
+    """Return the spans found and those that spread from them, as the preset ``fast`` does (``detect.propagate``)."""
+    ids = notes.lessons.column("individual_id")
+    documents = notes.lessons.select(["individual_id", "text"]).add_column(0, "doc_id", ids)
+    spans = found.append_column("doc_id", ids.take(found.column("document"))).select(SPANS.names).cast(SPANS)
+    with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
+        before, after = Path(folder, "spans.parquet"), Path(folder, "spread.parquet")
+        pq.write_table(spans.sort_by([(name, "ascending") for name in ("document", "start", "end", "label")]), before)
+        propagate(open_corpus(documents), before, after, common=notes.common)
+        return pq.read_table(after)
+
+
 def shipped(size: str) -> dict[str, Any]:
     """The shipped taggers on corpora that they never saw."""
     result: dict[str, Any] = {}
@@ -431,6 +449,7 @@ def shipped(size: str) -> dict[str, Any]:
         words = Words(notes)
         found = {"rules": notes.found_by("rules"), "shipped tagger": notes.found_by("shipped")}
         found["both"] = notes.found
+        found |= {f"{who}, spread": _spread(notes, found[who]) for who in ("shipped tagger", "both")}
         if size != "toy":
             found |= {peer: spans for peer in ("spacy", "presidio") if (spans := _peer(peer, language, notes))}
         hits = {who: words.covered(_rows(spans)) for who, spans in found.items()}
@@ -491,26 +510,37 @@ def taught(size: str) -> dict[str, Any]:
 
 
 def speed(size: str) -> dict[str, Any]:
-    """MB that the shipped tagger reads in a second of one processor, alone and with the detectors beside it."""
+    """MB a second of one processor that the shipped tagger reads: alone, and after rules and records as in a run."""
     rows = [(text.text, text.spans) for text in made_texts("en", 200 if size == "toy" else 4000, seed=3)]
     notes = Notes.of(rows)
     tagger = shipped_tagger("en")
     num_bytes = sum(len(text.encode()) for text, _ in rows)
     batch = notes.lessons.select(["individual_id", "text"]).combine_chunks().to_batches()[0]
     alone, together = [], []
-    for _ in range(1 if size == "toy" else 7):
-        made: list[Any] = make_detectors(BESIDE[:2], num_threads=1)
+    with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
+        made = make_detectors(TOGETHER, {"records": {"table": str(_records(rows, Path(folder)))}}, num_threads=1)
         for detector in made:
             if hasattr(detector, "common_words"):
                 detector.common_words = notes.common
-        start = time.process_time()
-        for detector in made:
-            detector.detect(batch)
-        between = time.process_time()
-        tagger.find(batch.column("text"), notes.found, common=None, num_threads=1)
-        alone.append(num_bytes / 1e6 / (time.process_time() - between))
-        together.append(num_bytes / 1e6 / (time.process_time() - start))
-    return {"mb": num_bytes / 1e6, "alone": spread(alone), "rules and tagger": spread(together)}
+        names = set(find_in_turn(made, batch).column("detector").to_pylist())  # that builds what is built once
+        assert names == {*TOGETHER}, f"only {', '.join(sorted(names))} found something"
+        for _ in range(1 if size == "toy" else 7):
+            start = time.process_time()
+            find_in_turn(made, batch)
+            between = time.process_time()
+            tagger.find(batch.column("text"), notes.found, common=None, num_threads=1)
+            alone.append(num_bytes / 1e6 / (time.process_time() - between))
+            together.append(num_bytes / 1e6 / (between - start))
+    return {"mb": num_bytes / 1e6, "alone": spread(alone), FAST: spread(together)}
+
+
+def _records(rows: Sequence[tuple[str, Iterable[tuple[int, int, str]]]], folder: Path) -> Path:
+    """Write a table of records with the first name that is marked in each note, if there is one; return its path."""
+    marked = [[text[start:end] for start, end, label in sorted(spans) if label == "NAME"] for text, spans in rows]
+    ids = [str(number) for number, names in enumerate(marked) if names]
+    table = pa.table({"individual_id": ids, "name": [names[0] for names in marked if names]})
+    pq.write_table(table, folder / "records.parquet")
+    return folder / "records.parquet"
 
 
 # ----------------------------------------------------------------------------------------------------------- attack
@@ -746,8 +776,7 @@ def learned_tables(record: Mapping[str, Any]) -> str:
     parts.append("**Taught by a teacher, against the marks**\n\n" + markdown(heads, rows))
     if found := record.get("speed"):
         rows = [
-            (who, *(f"{found[who][value]:.1f}" for value in ("median", "low", "high")))
-            for who in ("alone", "rules and tagger")
+            (who, *(f"{found[who][value]:.1f}" for value in ("median", "low", "high"))) for who in found if who != "mb"
         ]
         parts.append(
             "**MB a second of one processor**\n\n" + markdown(("shipped tagger", "median", "least", "most"), rows)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reticent import _rust
 from reticent.core.errors import PolicyError
@@ -93,6 +96,31 @@ def test_kept_job_with_a_detector_that_is_gone_opens(
 def test_who_names_a_detector_that_is_gone_is_told_which_finds_the_same() -> None:
     with pytest.raises(PolicyError, match="detector context is gone: detector shipped"):
         config(detectors=["rules", "context"])
+
+
+PIECES = ("pain", "Pain", "Trubman", "T", "7", "_", "été", "x²", "’", "-", " ", "\n", "\U0001f600")
+
+
+@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=6), min_size=1, max_size=5), st.booleans())
+def test_names_without_common_words_matches_oracle(names: list[list[str]], is_together: bool) -> None:
+    """By the definition: a name is left out if it has words, and the corpus writes all of them small."""
+    common = _rust.CommonWords()
+    common.add_list(pa.array(["pain", "été"]))
+    common.merge()
+    spans, texts = [], [""]
+    for name in map("".join, names):
+        spans.append((len(texts) - 1, len(texts[-1]), len(texts[-1]) + len(name), "PERSON"))
+        texts[-1] += name
+        texts += [] if is_together else [""]
+    found = spans_batch(*map(list, zip(*spans, strict=True)))
+
+    def is_name(name: str) -> bool:
+        words = re.findall(r"[^\W\d_]{2,}", name)
+        return not words or not all(common.are_widespread(pa.array(words)).tolist())
+
+    kept = [span for span in spans if is_name(texts[span[0]][span[1] : span[2]])]
+    left = without_common_words(found, pa.array(texts), common).drop_columns(["score"])
+    assert [tuple(row.values()) for row in left.to_pylist()] == kept
 
 
 def test_names_of_a_ner_that_many_documents_write_small_are_left_out() -> None:

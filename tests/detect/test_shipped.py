@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from reticent.engine.detect.detector import FOUND
+from reticent.engine.detect.detector import FOUND, spans_batch
 from reticent.engine.detect.learned import read_tagger
-from reticent.engine.detect.shipped import FOLDER, FORMLESS, ShippedDetector
+from reticent.engine.detect.shipped import FOLDER, FORMLESS, ShippedDetector, _formless
 from reticent.engine.languages import KNOWN
 
 #: Language -> a note, and the name in it.
@@ -60,6 +64,20 @@ def test_a_name_ends_behind_its_initial() -> None:
         "She was seen with Melinda. T waves are normal.",
     )
     assert [piece for _, piece, label in found(*texts) if label == "NAME"] == ["Corwin T", "Melinda"]
+
+
+@given(st.lists(st.sampled_from(("Ana", " ", "T", ".", ",", "7", "x²", "²", "_", "é")), max_size=8), st.data())
+def test_spans_without_a_form_matches_oracle(pieces: list[str], data: st.DataObject) -> None:
+    """By the definition, on each span of a text: a letter, no number in a name, and the initial behind one."""
+    text = "".join(pieces) + " end"
+    start = data.draw(st.integers(0, len(text) - 1))
+    end, label = data.draw(st.integers(start + 1, len(text))), data.draw(st.sampled_from(("NAME", "LOCATION")))
+    initial = re.compile(r" ([A-ZÀ-ÖØ-Þ])\.(?=[,;:)]| [^\W\d_A-Z])").match(text, end) if label == "NAME" else None
+    has_number = label == "NAME" and re.compile(r"\b\d+\b").search(text, start, end)
+    is_kept = re.compile(r"[^\W\d_]").search(text, start, end) and not has_number
+    left = _formless(spans_batch([0], [start], [end], [label]), pa.array([text])).to_pylist()
+    expected = [(start, initial.end(1) if initial else end, label)] if is_kept else []
+    assert [(row["start"], row["end"], row["label"]) for row in left] == expected
 
 
 def test_no_span_has_a_category_with_a_form() -> None:

@@ -120,13 +120,26 @@ def without_common_words(found: pa.Table, texts: pa.Array | pa.ChunkedArray, com
 
     Cost: a look-up a word of the names.
     """
-    names = [category(label) == "NAME" for label in found.column("label").to_pylist()]
-    rows = np.flatnonzero(names)
-    columns = [found.column(name).to_numpy()[rows] for name in ("document", "start", "end")]
-    read = {document: texts[document].as_py() for document in np.unique(columns[0]).tolist()} if len(rows) else {}
-    words = [_WORD.findall(read[document][start:end]) for document, start, end in zip(*map(list, columns), strict=True)]
-    distinct = sorted({word for of_span in words for word in of_span})
-    widespread = dict(zip(distinct, common.are_widespread(pa.array(distinct, pa.string())).tolist(), strict=True))
+    labels = found.column("label").combine_chunks().dictionary_encode()
+    of_names = np.array([category(label) == "NAME" for label in labels.dictionary.to_pylist()], dtype=bool)
+    rows = np.flatnonzero(of_names[labels.indices.to_numpy()]) if found.num_rows else np.empty(0, dtype=np.int64)
+    documents, starts, ends = (found.column(name).to_numpy()[rows].tolist() for name in ("document", "start", "end"))
+    read = texts_of(texts, documents)
+    names = [read[document][start:end] for document, start, end in zip(documents, starts, ends, strict=True)]
+    distinct = list({*_WORD.findall("\n".join(names))})
+    are_common = common.are_widespread(pa.array(distinct, pa.string())).tolist()
+    widespread = {word for word, is_common in zip(distinct, are_common, strict=True) if is_common}
+
+    def is_name(name: str) -> bool:
+        first = _WORD.search(name)  # mostly no common word, so that the others need not be found
+        return first is None or first[0] not in widespread or not widespread.issuperset(_WORD.findall(name))
+
     keep = np.ones(found.num_rows, dtype=bool)
-    keep[rows] = [not of_span or not all(widespread[word] for word in of_span) for of_span in words]
+    keep[rows] = [is_name(name) for name in names]
     return found.filter(pa.array(keep))
+
+
+def texts_of(texts: pa.Array | pa.ChunkedArray, rows: Sequence[int]) -> dict[int, str]:
+    """Return row -> text of the given rows, each read once."""
+    distinct = sorted(set(rows))
+    return dict(zip(distinct, texts.take(pa.array(distinct, pa.int64())).to_pylist(), strict=True))

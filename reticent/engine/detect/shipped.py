@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reticent import _rust
-from reticent.engine.detect.common import read_common_words, without_common_words
+from reticent.engine.detect.common import read_common_words, texts_of, without_common_words
 from reticent.engine.detect.detector import BATCH_SPANS, FOUND, found_in
 from reticent.engine.detect.learned import Tagger, read_tagger
 from reticent.engine.languages import KNOWN, known_languages
@@ -75,9 +75,11 @@ class ShippedDetector:
         language = known_languages(texts)
         tables = [BATCH_SPANS.empty_table()]
         for number in np.unique(language[language >= 0]).tolist():
-            rows = np.flatnonzero(language == number)
-            tagger, own = shipped_tagger(KNOWN[number]), found_in(found, rows)
-            spans = tagger.find(texts.take(pa.array(rows)), own, num_threads=self.num_threads)
+            rows, tagger = np.flatnonzero(language == number), shipped_tagger(KNOWN[number])
+            if len(rows) == len(texts):  # mostly
+                tables.append(tagger.find(texts, found, num_threads=self.num_threads))
+                continue
+            spans = tagger.find(texts.take(pa.array(rows)), found_in(found, rows), num_threads=self.num_threads)
             at = pa.array(rows).take(spans.column("document").combine_chunks())
             tables.append(spans.set_column(0, BATCH_SPANS.field(0), at))
         spans = _refine_spans(pa.concat_tables(tables), texts)
@@ -91,16 +93,19 @@ def _refine_spans(spans: pa.Table, texts: pa.Array) -> pa.Table:
     """Return the spans of categories without a fixed form (such as names): names that contain a number ("EVA 7/10") are
     dropped, and a following initial is included ("Anna T., seen today")."""
     spans = spans.filter(pc.is_in(spans.column("label"), pa.array(FORMLESS)))
-    read = {row: texts[row].as_py() for row in spans.column("document").unique().to_pylist()}
-    places = zip(*(spans.column(name).to_pylist() for name in ("document", "start", "end", "label")), strict=True)
-    kept, ends = [], []
-    for row, start, end, label in places:
-        is_name = label == "NAME"
-        kept.append(
-            bool(_LETTER.search(read[row], start, end)) and not (is_name and _NUMBER.search(read[row], start, end))
-        )
-        initial = _INITIAL.match(read[row], end) if is_name else None
-        ends.append(initial.end(1) if initial else end)
+    documents, starts, ends = (spans.column(name).to_numpy().tolist() for name in ("document", "start", "end"))
+    are_names = pc.equal(spans.column("label"), "NAME").to_pylist()
+    read = texts_of(texts, documents)
+    kept = []
+    for row, (document, start, end, is_name) in enumerate(zip(documents, starts, ends, are_names, strict=True)):
+        text = read[document]
+        if text[start:end].isalpha():  # nearly every word
+            kept.append(True)
+        else:
+            has_letter = text[start].isalpha() or _LETTER.search(text, start, end) is not None
+            kept.append(has_letter and not (is_name and _NUMBER.search(text, start, end)))
+        if is_name and text[end + 2 : end + 3] == "." and (initial := _INITIAL.match(text, end)):
+            ends[row] = initial.end(1)
     spans = spans.set_column(spans.schema.get_field_index("end"), BATCH_SPANS.field("end"), pa.array(ends, pa.int32()))
     return spans.filter(pa.array(kept, pa.bool_()))
 
