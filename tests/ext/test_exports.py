@@ -279,6 +279,13 @@ def test_a_report_is_of_the_patient_before_it_and_a_text_keeps_its_breaks() -> N
     ]
 
 
+def test_a_line_of_hl7_is_left_out_by_its_own_status_alone() -> None:
+    ends = ["||||||F", "||||||W", "||||||W", "||||||F", "", "||||||D|2026", "|", "||||||F|2026", "||||||d \n", "\n"]
+    data = message("TXA|1|CN||||||||||D1", *(f"OBX|{n}|TX|||{n}{end}" for n, end in enumerate(ends)))
+    (found,) = read_messages(data, "m")
+    assert found[2] == "0\n3\n4\n6\n7\n9"
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [

@@ -25,9 +25,11 @@ _CHARSETS: Final = {
     **{f"8859/{n}": f"iso8859-{n}" for n in (*range(1, 12), 13, 14, 15)},
 }
 #: Segments that are read -> fields of theirs that are looked at.
-_MOST: Final = {"MSH": 18, "PID": 4, "TXA": 13, "OBR": 8, "OBX": 12}
+_MOST: Final = {"MSH": 18, "PID": 4, "TXA": 13, "OBR": 8, "OBX": 6}
 _ENDS: Final = "\r\n\x0b\x1c"
 _TEXTS: Final = ("TX", "FT", "ST")
+#: OBX-11 of a text that is deleted, or of the wrong patient.
+_WITHDRAWN: Final = ("D", "d", "W", "w")
 _TYPES: Final = {"TEXT": "text/plain", "HTML": "text/html", "PDF": "application/pdf", "RTF": "text/rtf"}
 
 
@@ -116,22 +118,28 @@ def _message(message: str, place: str) -> Iterator[FoundDocument | Unread]:
     message = message.strip(_ENDS)
     ends = "".join(sign for sign in _ENDS if sign in message) or _ENDS  # one sign is found much faster than a set
     lines = re.split(rf"[{ends}](?=[A-Z][A-Z0-9]{{2}}{re.escape(signs.field)})", message)
-    # Signs behind a line make its last fields: one that is left out is empty.
-    segments = [
-        (line.rstrip(_ENDS) + signs.field * most).split(signs.field, most)
-        for line in lines
-        if (most := _MOST.get(line[:3]))
-    ]
-    control = segments[0][9]  # the sign behind MSH is its first field
+    control = _fields(lines[0], signs)[9]  # the sign behind MSH is its first field
     individual: str | None = None
     document: _Document | None = None
-    count = 0
-    for segment in [*segments, ["OBR", *[""] * _MOST["OBR"]]]:
-        name = segment[0]
-        if name == "OBX":
+    count, behind, is_withdrawn = 0, "", False
+    for line in [*lines, "OBR"]:
+        name = line[:3]
+        if name == "OBX":  # most lines are such, so no more of their fields are split than are read
             document = document or _Document()
-            _add(document, segment, signs)
+            segment = line.split(signs.field, 6)
+            if len(segment) < 7:
+                segment = _fields(line, signs)
+            if segment[6] != behind:  # what stands behind the text is the same in most lines
+                behind = segment[6]
+                is_withdrawn = (behind + signs.field * 6).split(signs.field, 6)[5].strip() in _WITHDRAWN
+            if is_withdrawn:
+                continue
+            if segment[2] in _TEXTS:
+                document.values.append(segment[5])
+            elif segment[2] == "ED":
+                _attach(document, segment[5], signs)
         elif name in ("PID", "TXA", "OBR"):
+            segment = _fields(line, signs)
             if document is not None and (document.values or document.texts or document.fault):
                 count += 1
                 document.end_values(signs)
@@ -147,6 +155,12 @@ def _message(message: str, place: str) -> Iterator[FoundDocument | Unread]:
                 number = _first(segment[3], signs) or _first(segment[2], signs)
                 code = [unescape(part, signs) for part in segment[4].split(signs.component)]
                 document = _Document(number, _date(segment[7]), next(filter(None, [*code[1:2], code[0]]), None))
+
+
+def _fields(line: str, signs: _Signs) -> list[str]:
+    """The fields of a segment that are looked at; signs behind a line make its last fields, as one may be left out."""
+    most = _MOST[line[:3]]
+    return (line.rstrip(_ENDS) + signs.field * most).split(signs.field, most)
 
 
 def _finished(
@@ -178,18 +192,12 @@ def _date(value: str) -> str | None:
     return value if re.fullmatch(r"\d{4,14}(?:\.\d+)?(?:[+-]\d{4})?", value) else None
 
 
-def _add(document: _Document, segment: list[str], signs: _Signs) -> None:
-    kind, value = segment[2], segment[5]
-    if segment[11].strip() in ("D", "d", "W", "w"):
-        return  # deleted, or of the wrong patient
-    if kind in _TEXTS:
-        document.values.append(value)
-    elif kind == "ED":
-        document.end_values(signs)
-        try:
-            document.texts.append(_attachment([unescape(part, signs) for part in value.split(signs.component)]))
-        except UnreadableError as error:
-            document.fault = str(error)
+def _attach(document: _Document, value: str, signs: _Signs) -> None:
+    document.end_values(signs)
+    try:
+        document.texts.append(_attachment([unescape(part, signs) for part in value.split(signs.component)]))
+    except UnreadableError as error:
+        document.fault = str(error)
 
 
 def _attachment(parts: list[str]) -> str:
