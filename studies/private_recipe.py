@@ -12,6 +12,7 @@ A row says something of membership only where the lower end of plain's is over .
 
 Everything is kept under ``--work``, and each training, score and shadow model is a piece: a second start goes on there.
 
+    python -m studies.private_recipe --size hours --work FOLDER                          # two hours of one core
     python -m studies.private_recipe --size cpu --work FOLDER [--cell generated-clm]     # days on two cores
     python -m studies.private_recipe --size base --work FOLDER                           # BERT-base and GPT-2, a GPU
 """
@@ -97,6 +98,11 @@ SIZES = {
         train={"window_length": 64, "batch_size": 8, "device": "cpu"},
         foundation={"vocab_size": 500, "hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_epochs": 1},
         bootstrap=100,
+    ),
+    "hours": Size(
+        cells=(("generated", "clm", "small"),), individuals=3_000, words=24, epochs=(6, 6), epsilons=(8.0,),
+        shadowed=("{}", "pp{}"), train={"window_length": 48, "batch_size": 16, "device": "cpu"},
+        foundation={"vocab_size": 3000, "hidden_size": 64, "num_layers": 2, "num_heads": 4, "num_epochs": 4},
     ),
     "cpu": Size(
         cells=(("generated", "clm", "small"), ("mtsamples", "clm", "small"), ("mtsamples", "clm", "smollm2")),

@@ -390,6 +390,31 @@ def _dp_figure(record: Record) -> Dots:
     return Dots(rows=rows, axis="accuracy on held-out individuals, median and range over seeds", digits=3)
 
 
+def _private_recipe(record: Record) -> str:
+    parts = []
+    for name, cell in record["cells"].items():
+        private = [row for row in cell["rows"] if row["guarantee"]]
+        plain = next(row for row in cell["rows"] if row["recipe"] in ("mlm", "clm"))
+        shown = ", ".join(f"`{row['recipe']}` {_in(row['gain_share'], 3)}" for row in private)
+        areas = [row["area"]["value"] for row in private]
+        found = "" if cell["counts"] else " As attacks hardly find plain here, that says nothing."
+        parts.append(
+            f"{name}: share of plain's gain on ordinary words of held-out individuals that a recipe with a bound "
+            f"keeps: {shown}. The best attack finds members of plain with an area of {_in(plain['area'], 3)}, of these "
+            f"with {min(areas):.3f} to {max(areas):.3f}.{found}"
+        )
+    return " ".join(parts)
+
+
+def _private_recipe_figure(record: Record) -> Dots:
+    rows = [
+        Dot.of(row["recipe"], row["gain_share"], "private" if row["guarantee"] else None)
+        for cell in record["cells"].values()
+        for row in cell["rows"]
+    ]
+    return Dots(rows=rows, axis="share of plain's gain on ordinary words of held-out individuals", digits=3)
+
+
 def _classes(*records: Record) -> str:
     parts = []
     for name, record in zip(("MTSamples", "MTS-Dialog"), records, strict=True):
@@ -792,6 +817,13 @@ PAGES = (
     Page("probes", "What do probes with individuals' own items find?", _probes, _probes_figure),
     Page("taggers", "Can an attack find the names that a tagger was trained on?", _taggers, _taggers_figure),
     Page("dp-sgd", "Is DP-SGD as weak as an untuned baseline?", _dp, _dp_figure, ("dp_baseline",)),
+    Page(
+        "private-recipe",
+        "What does a recipe with a bound cost, and what do attacks find in it?",
+        _private_recipe,
+        _private_recipe_figure,
+        ("private_recipe",),
+    ),
     Page(
         "classification",
         "What is a protected model worth downstream?",

@@ -14,7 +14,7 @@ from benchmarks.learned import learned_tables
 from benchmarks.protection import protection_table
 from benchmarks.record_io import estimate_text, machine_line, markdown
 from benchmarks.spark import GROWING
-from studies import canary_lab, dp_baseline, egress, foundation_models, inversion, probes, taggers
+from studies import canary_lab, dp_baseline, egress, foundation_models, inversion, private_recipe, probes, taggers
 from studies.escapes import escape_tables
 from studies.sampled_recall import sampled_recall_tables
 
@@ -303,6 +303,18 @@ def _dp(record: dict[str, Any]) -> str:
     )
 
 
+def _private_recipe(record: dict[str, Any]) -> str:
+    parts = [machine_line(record)]
+    for name, cell in record["cells"].items():
+        rows = cell["rows"]
+        parts.append(
+            f"{name}: {record['individuals']:,} individuals, {rows[0]['members']:,} members and {rows[0]['others']:,} "
+            f"held out in the attacks; plain and protected models of epoch {cell['plain_epoch']}, and plain gains "
+            f"{rows[0]['gain']:.2f} nats a token.\n\n{private_recipe.table(rows)}"
+        )
+    return "\n\n".join(parts)
+
+
 def _foundation(record: dict[str, Any]) -> str:
     people = record["individuals"]
     seconds = ", ".join(f"{name} {value:,.0f}" for name, value in record["seconds_per_stage"].items() if value >= 60)
@@ -479,6 +491,7 @@ TABLES: Mapping[str, Callable[..., str]] = {
     "experiment": _experiment,
     "training": _training,
     "dp-sgd": _dp,
+    "private-recipe": _private_recipe,
     "foundation-models": _foundation,
     "attacks": _attacks,
     "egress": _egress,
