@@ -225,7 +225,9 @@ def _found(group: Group, last: dict[str, ModelEvidence], outcomes: Outcomes, t: 
         twin = None if model is plain else plain
         predicts = f"{_predicts(model, t)}{_compared(model, twin, t)}"
         text = (
-            t("findings.recipe_about_epochs_epochs_predicts", **known, about=about, predicts=predicts)
+            t("findings.recipe_predicts", recipe=recipe, predicts=predicts)  # its epochs are not known
+            if model.split_given
+            else t("findings.recipe_about_epochs_epochs_predicts", **known, about=about, predicts=predicts)
             if about
             else t("findings.recipe_epochs_epochs_predicts", **known, predicts=predicts)
         )

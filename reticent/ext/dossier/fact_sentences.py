@@ -40,8 +40,9 @@ def setting(audit: AuditEvidence, *names: str) -> object:
 
 def _documents(context: Context) -> Iterator[str]:
     corpus, t = context.audit.corpus, context.words
+    given = setting(context.audit, "subject") is not None
     yield t(
-        "facts.the_models_were_trained_on_documents",
+        "facts.documents_of_the_people_on_the_list" if given else "facts.the_models_were_trained_on_documents",
         documents=t.count(corpus.num_documents),
         words=t.count(corpus.num_words),
     )
