@@ -56,8 +56,12 @@ CLAIMS = (*FORBIDDEN, "gdpr-ready", "gdpr ready", "conforme au rgpd", "is compli
 WIDTH = 6
 
 
+#: Unit of an estimate -> what names its number; the others are people.
+UNITS = {"households": "dossier.n_households", "rows of the vocabulary": "dossier.n_rows_of_the_vocabulary"}
+
+
 class Line(NamedTuple):
-    """One figure of a table, formatted for print: value, interval and number of units."""
+    """One figure of a table, formatted for print: value, interval, and number of units with their name."""
 
     value: str
     interval: str
@@ -201,7 +205,8 @@ def _line(row: Row, context: Context) -> tuple[str, Line]:
     if row.estimate is None:
         return t(row.label, **values), Line(t("common.not_measured"), "", "")
     value, interval = t.value(row.estimate, area=row.area), t.interval(row.estimate, area=row.area)
-    return t(row.label, **values), Line(value, interval, t.count(row.estimate.n, context.audit.cell))
+    unit = UNITS.get(row.estimate.unit, "dossier.n_people")
+    return t(row.label, **values), Line(value, interval, t(unit, n=t.count(row.estimate.n, context.audit.cell)))
 
 
 def _utility(model: ShownModel, words: Texts) -> str:

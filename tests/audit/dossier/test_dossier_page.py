@@ -656,6 +656,19 @@ def test_every_number_that_decides_a_risk_has_its_words() -> None:
     assert {CANNOT, FEW, FEW_DIAGNOSED, UNSURE, WIDE, WITHOUT_TWIN, WITHOUT_POWER, *given} <= set(REASONS)
 
 
+@pytest.mark.parametrize(
+    ("language", "rows"), [("en", "27 rows of the vocabulary"), ("fr", "27 lignes du vocabulaire")]
+)
+def test_rows_of_the_vocabulary_are_not_counted_as_people(language: Language, rows: str) -> None:
+    audit = tiny_audit()
+    shift = {"input": estimate(0.1, n=27) | {"unit": "rows of the vocabulary"}, "tied": True}
+    for entry in audit["models"]:
+        entry["inversion"] = {"embedding_shift": shift}
+    page = text_of(parsed(rendered(audit, language))).replace(NO_BREAK, " ")
+    assert rows in page
+    assert not re.search("27 (people|personnes)", page)
+
+
 @pytest.mark.parametrize(("language", "said"), [("en", "not measured"), ("fr", "non mesuré")])
 def test_whole_passages_that_were_not_measured_have_a_row_in_dossier_and_report(language: Language, said: str) -> None:
     """Where they were, the row has the share."""
