@@ -490,6 +490,13 @@ def test_a_row_of_the_crosswalk_says_what_came_of_the_test_or_why_it_was_not_run
     assert "Not run. The institution states none" in text_of(rows["release context"][2])
 
 
+def test_an_attack_that_was_not_made_is_named_as_the_job_has_to_name_it() -> None:
+    page = text_of(parsed(rendered(tiny_audit())))
+    found = set(re.findall(r"A run tests it with audit\.attacks with (\w+)(?=\.|, and \[audit\.generation\]\.)", page))
+    assert found == {"ngram_coverage", "icp", "self_calibration", "checkpoints", "hidden_states"} & set(EVERY_ATTACK)
+    assert len(found) == 5
+
+
 def test_recipes_that_differ_by_k_or_n_alone_are_told_apart() -> None:
     audit = tiny_audit()
     audit["settings"]["recipes"] = {"wide": {"base": "ppclm", "n": 3}, "safe": {"base": "ppclm", "k": 5}}
