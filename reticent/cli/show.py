@@ -183,7 +183,8 @@ def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) 
         console.print(f"Verdict: {line}", soft_wrap=True, markup=False, highlight=False)
     if table.rows:
         said = near_copies_lines(replace(evidence, risks=table), ENGLISH)
-        console.print(f"Near-copies: {' '.join(said)}", soft_wrap=True, markup=False, highlight=False)
+        for sentence in said:  # on unknown languages, and on near-copies
+            console.print(f"Documents: {sentence}", soft_wrap=True, markup=False, highlight=False)
     console.print(f"Report: {folder / 'report' / 'report.html'}", soft_wrap=True)
     console.print(f"Dossier: {folder / 'dossier' / 'dossier.html'}", soft_wrap=True)
 

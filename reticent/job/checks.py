@@ -218,7 +218,7 @@ def check_run(
         require_models(run)
     refuse_ineffective(run.job, models=models, trains=trains, audits=audits)
     if models:
-        if run.job.seed == 0:
+        if run.job.seed == 0 and run.job.subject is None:  # whose list of members is given, not drawn
             run.progress.say_once(
                 "seed = 0: everybody can guess it, and who knows it and the ids can compute who was trained on; give "
                 'seed = "draw", or a large number of your own. Another seed is another split: the run is made again'

@@ -10,6 +10,7 @@ from fixtures.audits import evidence, text_of, tiny_audit
 
 from reticent.audit.judgement.rows import GateConfig
 from reticent.audit.judgement.verdict import verdict, verdict_lines
+from reticent.cli.show import print_summary
 
 
 def audit(asked: int, unknown: int) -> dict[str, Any]:
@@ -51,3 +52,11 @@ def test_report_says_it(tmp_path: Path) -> None:
         tmp_path / "a", audit(1000, 100)
     )
     assert said not in text_of(tmp_path / "b", audit(1000, 0))
+
+
+def test_the_terminal_does_not_call_a_language_a_near_copy(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    print_summary(evidence(audit(100, 7)), tmp_path)
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [line for line in lines if "in a language that the rules for identifiers do not know" in line]
+    assert line.startswith("Documents: ")
+    assert "near-cop" not in line.lower()

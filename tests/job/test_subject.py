@@ -35,6 +35,7 @@ from reticent.audit.membership.names import STATES
 from reticent.audit.scoring.endpoint import score_endpoint
 from reticent.core.errors import ReticentError
 from reticent.core.json_toml import read_json
+from reticent.core.progress import Progress
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.ext.dossier.job import make_dossier
 from reticent.ext.dossier.verify import read_evidence, verify_dossier
@@ -144,6 +145,8 @@ def test_one_command_leads_from_files_and_a_list_to_a_dossier(place: Path, monke
     monkeypatch.setattr("reticent.audit.membership.self_calibration.CALIBRATION_TEXTS", 32)
     args = ["--base", place / "base", "--documents", place / "notes.parquet", "--members", place / "members.txt"]
     args += ["--statement", STATEMENT, "--out", place / "run", "--also", "int8"]
+    said: list[str] = []
+    monkeypatch.setattr(Progress, "say_once", lambda _, line: said.append(line))
     small = [
         "dossier.secure_environment=true",
         "dossier.statement=We ask for it.",
@@ -160,8 +163,12 @@ def test_one_command_leads_from_files_and_a_list_to_a_dossier(place: Path, monke
     assert WITHIN not in {outcome for own in found.values() for outcome in own.values()}
     page = (place / "run" / "dossier" / "dossier.html").read_text()
     unknown = "its recipe is not known here", "the earlier checkpoints of its training are not here"
-    for said in (STATEMENT, "Nothing here verifies it", *unknown, "there is no ledger"):
-        assert said in page
+    for told in (STATEMENT, "Nothing here verifies it", *unknown, "what else the models were trained on is not known"):
+        assert told in page
+    assert "there is no ledger" in page
+    report = (place / "run" / "report" / "report.html").read_text()
+    assert not re.search(r"Epochs \(times|\d epochs", page + report)  # how often it read a document is not known
+    assert not any(line.startswith("seed = 0") for line in said)  # the list is given, not drawn by the seed
     form = read_json(place / "run" / "dossier" / "secure-environment" / "form.json")
     asked, decided = form["those_who_ask"], form["those_who_decide"]
     weights = hashlib.sha256((place / "outside" / "model.safetensors").read_bytes()).hexdigest()

@@ -680,7 +680,8 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 fewest=_fewest_by_area,
                 objectives=(*LANGUAGE_MODELS, TAGGER),
                 lowered_by=PROTECT,
-                lowered_further="frozen embeddings or surrogates of rare words (masked models learn what they read), "
+                lowered_further="surrogates of rare words (for masked models, which learn what they read, also frozen "
+                "embeddings), "
                 "fewer epochs, more people, or differential privacy; noise in the threshold ([threshold] epsilon) "
                 "hides what a single word tells, and with its unit = individual, for many people, what all words of a "
                 "person tell together",

@@ -41,6 +41,7 @@ from reticent.audit.report.selectors import (
     utility_of,
     without_power,
 )
+from reticent.audit.stats.estimate import CHANCE
 from reticent.audit.stats.seeds import num_seeds
 from reticent.audit.texts import ENGLISH, FOUND, NOT_FOUND, NOT_MEASURED, Mark, Marked, Texts, model_name
 from reticent.trainer.privacy import MEANINGLESS, Guarantee, show_delta, show_epsilon, shown_in, together
@@ -239,7 +240,9 @@ def _model_sentences(group: Group, last: dict[str, ModelEvidence], outcomes: Out
         twin = None if model is plain else plain
         predicts = f"{_predicted_phrase(model, t)}{_compared(model, twin, t)}"
         text = (
-            t("findings.recipe_about_epochs_epochs_predicts", **known, about=about, predicts=predicts)
+            t("findings.recipe_predicts", recipe=recipe, predicts=predicts)  # its epochs are not known
+            if model.split_given
+            else t("findings.recipe_about_epochs_epochs_predicts", **known, about=about, predicts=predicts)
             if about
             else t("findings.recipe_epochs_epochs_predicts", **known, predicts=predicts)
         )
@@ -275,12 +278,17 @@ def _model_sentences(group: Group, last: dict[str, ModelEvidence], outcomes: Out
 
 
 def _by_best_attack(recipe: str, model: ModelEvidence, outcomes: Outcomes, risk: str, t: Texts) -> str:
-    """Return the model's name with the number that reveals its members: the best attack on whole texts, else the most
-    certain number."""
-    best = strongest_attack(model)
-    if risk == "individual" and best and is_over_chance(best[1]):
+    """Return the model's name with the number that reveals its members: the best attack on whole texts, else (or if it
+    is farther from chance) the number that the table of risks has."""
+    best, result = strongest_attack(model), outcomes.results(model)[risk]
+    decided = result.found_estimate if result.found else result.estimate
+    if risk == "individual" and best and is_over_chance(best[1]) and _from_chance(best[1]) >= _from_chance(decided):
         return f"{recipe} {_auc_in_words(best, t)}"
-    return _by_number(recipe, outcomes.results(model)[risk], t)
+    return _by_number(recipe, result, t)
+
+
+def _from_chance(auc: Estimate | None) -> float:
+    return abs((CHANCE if auc is None or auc.value is None else auc.value) - CHANCE)
 
 
 def _by_number(recipe: str, result: RiskResult, t: Texts) -> str:

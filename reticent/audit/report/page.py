@@ -34,6 +34,7 @@ from reticent.audit.membership.names import (
 )
 from reticent.audit.membership.validity import INVALID, NO_POWER, judged
 from reticent.audit.near_copies import near_copies_lines
+from reticent.audit.recipes import is_elsewhere
 from reticent.audit.report import figure
 from reticent.audit.report.environment import mark_attributes, template_environment
 from reticent.audit.report.findings import plain_findings
@@ -221,6 +222,7 @@ def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
         inverted=any(model.inversion for model in models),
         placed=[kind.in_place for kind in _inverted(models) if kind.in_place], chance=_inversion_chance(models),
         in_place=any(part.in_place for model in models for part in model.privacy.values()),
+        elsewhere=is_elsewhere(audit),
         risks=RISKS, beside=numbers_beside(last), named_sections=shared_objectives(models),
         has_threshold=any(m.threshold for m in models), has_withdrawn=any(m.withdrawn for m in models),
         has_groups=any(m.groups for m in models), has_diagnoses=any(m.diagnoses for m in models),

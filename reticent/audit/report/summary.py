@@ -56,7 +56,7 @@ def summary_table(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> Table:
         privacy, auc = model.privacy["both"].types, loss_auc(model)
         table.add_row(
             model.recipe if model.recipe != "base" else f"base ({objective})",
-            str(model.epoch) if model.epoch else "-",
+            str(model.epoch) if model.epoch and not model.split_given else "-",
             _estimate_text(words),
             _estimate_text(all_words, interval=False),
             _estimate_text(privacy),

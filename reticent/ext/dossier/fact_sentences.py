@@ -42,8 +42,9 @@ def setting(audit: AuditEvidence, *names: str) -> object:
 def _documents(context: Context) -> Iterator[str]:
     """Yield the sentences on how many documents and words the models were trained on, and how many were skipped."""
     corpus, t = context.audit.corpus, context.words
+    given = setting(context.audit, "subject") is not None
     yield t(
-        "facts.the_models_were_trained_on_documents",
+        "facts.documents_of_the_people_on_the_list" if given else "facts.the_models_were_trained_on_documents",
         documents=t.count(corpus.num_documents),
         words=t.count(corpus.num_words),
     )

@@ -56,8 +56,12 @@ CLAIMS = (*FORBIDDEN, "gdpr-ready", "gdpr ready", "conforme au rgpd", "is compli
 WIDTH = 6
 
 
+#: Unit of an estimate -> what names its number; the others are people.
+UNITS = {"households": "dossier.n_households", "rows of the vocabulary": "dossier.n_rows_of_the_vocabulary"}
+
+
 class Line(NamedTuple):
-    """One figure of a table, formatted for print: value, interval and number of units."""
+    """One figure of a table, formatted for print: value, interval, and number of units with their name."""
 
     value: str
     interval: str
@@ -206,7 +210,8 @@ def _format_row(row: Row, context: Context) -> tuple[str, Line]:
     if row.estimate is None:
         return t(row.label, **values), Line(t("common.not_measured"), "", "")
     value, interval = t.value(row.estimate, area=row.area), t.interval(row.estimate, area=row.area)
-    return t(row.label, **values), Line(value, interval, t.count(row.estimate.n, context.audit.cell))
+    unit = UNITS.get(row.estimate.unit, "dossier.n_people")
+    return t(row.label, **values), Line(value, interval, t(unit, n=t.count(row.estimate.n, context.audit.cell)))
 
 
 def _format_utility(model: ShownModel, words: Texts) -> str:
@@ -701,7 +706,7 @@ ADVERSARIES = (
                 "adversaries.lets_it_continue_a_person_s_document_and",
                 "n-gram coverage",
                 _is_attacked_by("ngram_coverage"),
-                "adversaries.audit_generation",
+                "adversaries.audit_attacks_ngram_coverage",
                 ("clm",),
             ),
             Test(
@@ -750,27 +755,27 @@ ADVERSARIES = (
                 "adversaries.shows_it_the_text_with_gaps_first_and",
                 "in-context probing",
                 _is_attacked_by("icp"),
-                "adversaries.audit_attacks",
+                "adversaries.audit_attacks_icp",
                 ("clm",),
             ),
             Test(
                 "adversaries.lets_it_write_and_trains_the_base_on_that",
                 "self-calibration",
                 _is_attacked_by(SELF_CALIBRATION),
-                "adversaries.audit_attacks",
+                "adversaries.audit_attacks_self_calibration",
                 ("clm",),
             ),
             Test(
                 "adversaries.has_its_earlier_checkpoints_too",
                 "checkpoints",
                 _is_attacked_by(CHECKPOINTS),
-                "adversaries.audit_attacks",
+                "adversaries.audit_attacks_checkpoints",
             ),
             Test(
                 "adversaries.has_the_hidden_states_of_documents",
                 "hidden states",
                 _is_attacked_by(STATES),
-                "adversaries.audit_attacks",
+                "adversaries.audit_attacks_hidden_states",
             ),
             Test(
                 "adversaries.trains_models_of_their_own_with_the_person",

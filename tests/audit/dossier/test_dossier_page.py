@@ -490,6 +490,13 @@ def test_a_row_of_the_crosswalk_says_what_came_of_the_test_or_why_it_was_not_run
     assert "Not run. The institution states none" in text_of(rows["release context"][2])
 
 
+def test_an_attack_that_was_not_made_is_named_as_the_job_has_to_name_it() -> None:
+    page = text_of(parsed(rendered(tiny_audit())))
+    found = set(re.findall(r"A run tests it with audit\.attacks with (\w+)(?=\.|, and \[audit\.generation\]\.)", page))
+    assert found == {"ngram_coverage", "icp", "self_calibration", "checkpoints", "hidden_states"} & set(EVERY_ATTACK)
+    assert len(found) == 5
+
+
 def test_recipes_that_differ_by_k_or_n_alone_are_told_apart() -> None:
     audit = tiny_audit()
     audit["settings"]["recipes"] = {"wide": {"base": "ppclm", "n": 3}, "safe": {"base": "ppclm", "k": 5}}
@@ -654,6 +661,19 @@ def test_every_number_that_decides_a_risk_has_its_words() -> None:
     given = re.findall(r'(?:(?<!NO_POWER, )reason=|BEYOND, |WITHIN, )"([a-z ,]+)"', inspect.getsource(judgement))
     assert len(given) > 4
     assert {CANNOT, FEW, FEW_DIAGNOSED, UNSURE, WIDE, WITHOUT_TWIN, WITHOUT_POWER, *given} <= set(REASONS)
+
+
+@pytest.mark.parametrize(
+    ("language", "rows"), [("en", "27 rows of the vocabulary"), ("fr", "27 lignes du vocabulaire")]
+)
+def test_rows_of_the_vocabulary_are_not_counted_as_people(language: Language, rows: str) -> None:
+    audit = tiny_audit()
+    shift = {"input": estimate(0.1, n=27) | {"unit": "rows of the vocabulary"}, "tied": True}
+    for entry in audit["models"]:
+        entry["inversion"] = {"embedding_shift": shift}
+    page = text_of(parsed(rendered(audit, language))).replace(NO_BREAK, " ")
+    assert rows in page
+    assert not re.search("27 (people|personnes)", page)
 
 
 @pytest.mark.parametrize(("language", "said"), [("en", "not measured"), ("fr", "non mesuré")])

@@ -912,6 +912,15 @@ def test_an_attack_that_finds_nobody_anywhere_does_not_reassure(plain: float, ve
     assert "is not measurably distinguishable (membership of the person): " in said["found"]
 
 
+def test_the_sentence_on_the_person_has_the_number_of_the_table_of_risks() -> None:
+    one = entry("ppclm", excess=0.0, auc=0.8)
+    attack = one["membership"]["loss"] | {"auc": estimate(0.9, 0.85, 0.95)}
+    one["by_kind"] = {"ordinary": {"share": 0.8, "attacks": {"loss": attack}}}
+    said = findings(one)
+    assert "ppclm (membership by ordinary words, attack loss: 0.90)" in said["found"]
+    assert "80 %" not in said["found"]
+
+
 def test_an_attack_that_is_invalid_leaves_the_word_to_the_others() -> None:
     one = entry("clm", excess=0.2, auc=0.6)
     (name, attack), *_ = one["membership"].items()
