@@ -253,7 +253,8 @@ def _peer_html(data: bytes) -> str:
     from bs4 import BeautifulSoup
 
     page = BeautifulSoup(data, "html.parser")
-    page.style.decompose()
+    if page.style is not None:
+        page.style.decompose()
     for each in page.find_all(["p", "td", "li", "h2"]):
         each.append("\n")
     return page.get_text()

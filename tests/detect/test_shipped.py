@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reticent.engine.detect.detector import FOUND, spans_batch
 from reticent.engine.detect.learned import read_tagger
-from reticent.engine.detect.shipped import FOLDER, FORMLESS, ShippedDetector, _formless
+from reticent.engine.detect.shipped import FOLDER, FORMLESS, ShippedDetector, _refine_spans
 from reticent.engine.languages import KNOWN
 
 #: Language -> a note, and the name in it.
@@ -67,7 +67,7 @@ def test_a_name_ends_behind_its_initial() -> None:
 
 
 @given(st.lists(st.sampled_from(("Ana", " ", "T", ".", ",", "7", "x²", "²", "_", "é")), max_size=8), st.data())
-def test_spans_without_a_form_matches_oracle(pieces: list[str], data: st.DataObject) -> None:
+def test_refined_spans_match_an_oracle(pieces: list[str], data: st.DataObject) -> None:
     """By the definition, on each span of a text: a letter, no number in a name, and the initial behind one."""
     text = "".join(pieces) + " end"
     start = data.draw(st.integers(0, len(text) - 1))
@@ -75,7 +75,7 @@ def test_spans_without_a_form_matches_oracle(pieces: list[str], data: st.DataObj
     initial = re.compile(r" ([A-ZÀ-ÖØ-Þ])\.(?=[,;:)]| [^\W\d_A-Z])").match(text, end) if label == "NAME" else None
     has_number = label == "NAME" and re.compile(r"\b\d+\b").search(text, start, end)
     is_kept = re.compile(r"[^\W\d_]").search(text, start, end) and not has_number
-    left = _formless(spans_batch([0], [start], [end], [label]), pa.array([text])).to_pylist()
+    left = _refine_spans(spans_batch([0], [start], [end], [label]), pa.array([text])).to_pylist()
     expected = [(start, initial.end(1) if initial else end, label)] if is_kept else []
     assert [(row["start"], row["end"], row["label"]) for row in left] == expected
 

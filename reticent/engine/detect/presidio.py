@@ -61,13 +61,14 @@ class PresidioDetector:
         except ImportError:
             raise PolicyError("detector presidio needs Presidio: install reticent[presidio]") from None
         engine = SpacyNlpEngine([{"lang_code": language, "model_name": "given"}])
-        engine.nlp = {language: load_pipeline(pipeline or f"blank:{language}", detector=self.name)}
+        pipelines = {language: load_pipeline(pipeline or f"blank:{language}", detector=self.name)}
+        engine.nlp = pipelines  # type: ignore[assignment]  # declared as None
         registry = RecognizerRegistry(supported_languages=[language])
         registry.load_predefined_recognizers(languages=[language], nlp_engine=engine)
         extract = TLDExtract(cache_dir=None, suffix_list_urls=())
         for recognizer in registry.recognizers:
             if isinstance(recognizer, EmailRecognizer):
-                recognizer.validate_result = lambda address: bool(extract(address).fqdn)
+                recognizer.validate_result = lambda address: bool(extract(address).fqdn)  # type: ignore[method-assign,assignment]
         if not any(isinstance(recognizer, CreditCardRecognizer) for recognizer in registry.recognizers):
             registry.add_recognizer(CreditCardRecognizer(supported_language=language))  # digits have no language
         analyzer = AnalyzerEngine(registry=registry, nlp_engine=engine, supported_languages=[language])
