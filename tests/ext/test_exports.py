@@ -279,9 +279,56 @@ def test_a_report_is_of_the_patient_before_it_and_a_text_keeps_its_breaks() -> N
     ]
 
 
+def lines_of(ends: str, *segments: str) -> bytes:
+    return ends.join(["MSH|^~\\&|||||||MDM^T02|M1|P|2.5", "PID|1||123", *segments, ""]).encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (lines_of("\n", "OBX|1|TX|||a", "EKG||||||F", "OBX|2|TX|||b"), "a\nEKG\nb"),
+        (lines_of("\r", "OBX|1|TX|||a\nEKG||||||F", "OBX|2|TX|||b"), "a\nEKG\nb"),
+        (lines_of("\r\n", "OBX|1|TX|||a\nNTE||||||F", "XYZ|of a site", "OBX|2|TX|||b"), "a\nNTE\nb"),
+        (lines_of("\r", "OBX|1|TX|||a\nOBX|2|TX|||b", "XYZ|of a site"), "a\nb"),
+        (lines_of("\n", "OBX|1|TX|||a", "NTE|1||c", "ZXY|of a site", "OBX|2|TX|||b", "BTS|1", "FTS|1"), "a\nb"),
+    ],
+)
+def test_a_line_that_begins_like_no_segment_of_the_standard_goes_on_with_the_text(data: bytes, text: str) -> None:
+    assert [each[2:3] for each in read_messages(data, "m")] == [(text,)]
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r", "\r\n"])
+@pytest.mark.parametrize(
+    "segment",
+    [
+        "OBX|1|TX|||a\nABC|b",
+        "OBX|1|TX|||a||||||F\nABC|b",
+        "OBX|1|FT|||a||||||F\nand more",
+        "OBX|1|ST|||a\nBP|120",
+        "OBX|1|NM|||7\nABC|b",
+    ],
+)
+def test_a_line_that_is_text_or_fields_is_listed(segment: str, ends: str) -> None:
+    (found,) = read_messages(lines_of(ends, "OBX|1|TX|||a", segment), "m")
+    assert isinstance(found, Unread)
+    assert "break of a line" in found.reason
+
+
+@given(st.text(), st.text())
+def test_bytes_of_neighbouring_escapes_are_one_text(one: str, other: str) -> None:
+    codes = [f"\\X{byte:02X}\\" for byte in f"{one}ü{other}".encode(errors="ignore")]
+    (found,) = read_messages(message(f"OBX|1|TX|||a{''.join(codes)}b\\XC3BC\\\\.br\\\\XFC\\"), "m")
+    assert found[2:3] == (f"a{one}ü{other}bü\nü".encode(errors="ignore").decode(),)
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
+        (message("OBX|1|RP|||\\\\server\\a.pdf^AP^PDF"), "stands at an address"),
+        (message("OBX|1||||Seen today."), "no type"),
+        (message("OBX|1|TXT|||Seen today."), "no type"),
+        (message("OBX|1|TX|||a").replace(b"|1||123^", b"|1||12\n3^"), "no patient"),
+        (message("OBX|1|TX|||a").replace(b"|^~\\&|A|", b"|LAB|"), "signs"),
         (b"hello", "no message"),
         (message("OBX|1|TX|||a").replace(b"PID|1||123^^^H^MR~9", b"PID|1||"), "no patient"),
         (message("OBX|1|TX|||a", charset="KLINGON"), "character set"),
@@ -293,6 +340,17 @@ def test_a_message_that_cannot_be_read_is_listed(data: bytes, reason: str) -> No
     (found,) = read_messages(data, "m")
     assert isinstance(found, Unread)
     assert reason in found.reason
+
+
+def test_a_text_beside_a_pointer_is_read_and_lines_before_the_first_message_are_listed() -> None:
+    texts = ["OBX|1|RP|||x^IM", "OBX|2|TX|||a", "OBX|3|||||||||X"]
+    batch = b"FHS|^~\\&\rBHS|^~\\&\r" + message(*texts) + b"BTS|1\rFTS|1\r"
+    assert [each[2:3] for each in read_messages(batch, "m")] == [("a",)]
+    cut = b"OBX|8|TX|||the end\r" + message("OBX|1|TX|||a")
+    assert [*read_messages(cut, "m")] == [
+        Unread("m", "lines before its first message"),
+        FoundDocument("M1/1", "123", "a"),
+    ]
 
 
 def test_a_message_without_text_gives_nothing_and_one_with_an_attachment_its_text() -> None:

@@ -1,7 +1,9 @@
 """HL7 v2: the texts of MDM and ORU messages, one or many in a file.
 
 The text of a document is its OBX segments of type TX, FT, ST (a line each, repetitions too) and ED (an attachment). A
-document is what stands behind a TXA, or behind an OBR. The individual is the first identifier of PID-3.
+document is what stands behind a TXA, or behind an OBR. The individual is the first identifier of PID-3. A line that no
+segment of the standard begins goes on with the OBX before it; where text and fields cannot be told apart the document is
+not read.
 """
 
 from __future__ import annotations
@@ -28,6 +30,21 @@ _CHARSETS: Final = {
 _MOST: Final = {"MSH": 18, "PID": 4, "TXA": 13, "OBR": 8, "OBX": 12}
 _ENDS: Final = "\r\n\x0b\x1c"
 _TEXTS: Final = ("TX", "FT", "ST")
+#: Types of OBX-2 that hold no text of a document.
+_VALUES: Final = frozenset(
+    "AD CE CF CK CN CNE CP CQ CWE CX DLN DR DT DTM DTN EI FN GTS HD ID IS JCC MA MO NA NM OG PL PN PPN PT RI RPT SI SN "
+    "SNM SPD SRT TM TN TQ TS VID VR XAD XCN XON XPN XTN".split()
+)
+#: Segments of HL7 2.1 to 2.9; those of a site begin with Z.
+_SEGMENTS: Final = frozenset(
+    "ABS ACC ADD ADJ AFF AIG AIL AIP AIS AL1 APR ARQ ARV AUT BHS BLC BLG BPO BPX BTS BTX BUI CDM CDO CER CM0 CM1 CM2 "
+    "CNS CON CSP CSR CSS CTD CTI CTR DB1 DEV DG1 DMI DON DPS DRG DSC DSP DST ECD ECR EDU EQL EQP EQU ERQ ERR EVN FAC FHS "
+    "FT1 FTS GOL GP1 GP2 GT1 IAM IAR IIM ILT IN1 IN2 IN3 INV IPC IPR ISD ITM IVC IVT LAN LCC LCH LDP LOC LRL MCP MFA MFE "
+    "MFI MRG MSA MSH NCK NDS NK1 NPU NSC NST NTE OBR OBX ODS ODT OH1 OH2 OH3 OH4 OM1 OM2 OM3 OM4 OM5 OM6 OM7 OM8 OMC ORC "
+    "ORG OVR PAC PCE PCR PD1 PDA PDC PEO PES PID PKG PM1 PMT PR1 PRA PRB PRC PRD PRT PSG PSH PSL PSS PTH PV1 PV2 PYE QAK "
+    "QID QPD QRD QRF QRI RCP RDF RDT REL RF1 RFI RGS RMI ROL RQ1 RQD RXA RXC RXD RXE RXG RXO RXR RXV SAC SCD SCH SCP SDD "
+    "SFT SGH SGT SHP SID SLT SPM STF STZ TCC TCD TQ1 TQ2 TXA UAC UB1 UB2 URD URS VAR VND VTQ".split()
+)
 _TYPES: Final = {"TEXT": "text/plain", "HTML": "text/html", "PDF": "application/pdf", "RTF": "text/rtf"}
 
 
@@ -61,6 +78,8 @@ class _Document:
     values: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     fault: str | None = None
+    #: Whether a text of it stands at an address.
+    is_elsewhere: bool = False
 
     def end_values(self, signs: _Signs) -> None:
         """Make a text of the values, a line each and of each repetition; all at once, as most values are short."""
@@ -77,6 +96,10 @@ def read_messages(data: bytes, place: str) -> Iterator[FoundDocument | Unread]:
     if not starts:
         yield Unread(place, "no message of HL7 v2")
         return
+    # Of a file that lost its beginning a part of a message stands there.
+    before = data[: starts[0]].decode("latin-1")
+    if any(line.strip() and line[:3] not in ("FHS", "BHS") for line in re.split(f"[{_ENDS}]", before)):
+        yield Unread(place, "lines before its first message")
     for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(data)], strict=True), 1):
         where = place if len(starts) == 1 else f"{place} message {number}"
         try:
@@ -112,10 +135,9 @@ def _decoded(data: bytes) -> str:
 
 def _message(message: str, place: str) -> Iterator[FoundDocument | Unread]:
     signs = _signs_of(message[:9])
-    # A line that begins like no segment goes on with the one before: a text may have breaks of its own.
-    message = message.strip(_ENDS)
-    ends = "".join(sign for sign in _ENDS if sign in message) or _ENDS  # one sign is found much faster than a set
-    lines = re.split(rf"[{ends}](?=[A-Z][A-Z0-9]{{2}}{re.escape(signs.field)})", message)
+    if any(sign.isalnum() or sign.isspace() for sign in (signs.component, signs.repetition, signs.escape)):
+        raise UnreadableError("its signs (MSH-2) are damaged")
+    lines = _lines(message.strip(_ENDS), signs)
     # Signs behind a line make its last fields: one that is left out is empty.
     segments = [
         (line.rstrip(_ENDS) + signs.field * most).split(signs.field, most)
@@ -132,7 +154,7 @@ def _message(message: str, place: str) -> Iterator[FoundDocument | Unread]:
             document = document or _Document()
             _add(document, segment, signs)
         elif name in ("PID", "TXA", "OBR"):
-            if document is not None and (document.values or document.texts or document.fault):
+            if document is not None and (document.values or document.texts or document.fault or document.is_elsewhere):
                 count += 1
                 document.end_values(signs)
                 yield _finished(document, individual, control, count, place)
@@ -149,13 +171,30 @@ def _message(message: str, place: str) -> Iterator[FoundDocument | Unread]:
                 document = _Document(number, _date(segment[7]), next(filter(None, [*code[1:2], code[0]]), None))
 
 
+def _lines(message: str, signs: _Signs) -> list[str]:
+    """The segments of a message, each with what goes on with it: a text may have breaks of its own."""
+    ends = "".join(sign for sign in _ENDS if sign in message) or _ENDS  # one sign is found much faster than a set
+    first, *others = re.split(rf"([{ends}])(?=[A-Z][A-Z0-9]{{2}}{re.escape(signs.field)})", message)
+    found = re.search("[\r\n]", message)
+    of_returns = found is not None and found[0] == "\r"
+    lines = [first]
+    for sign, line in zip(others[::2], others[1::2], strict=True):
+        if sign == "\n" and lines[-1].startswith("OBX") and not (of_returns and lines[-1][-1] == "\r"):
+            name = line[:3]
+            if not (name in _MOST if of_returns else name in _SEGMENTS or name[0] == "Z"):
+                lines[-1] += sign + line
+                continue
+        lines.append(line)
+    return lines
+
+
 def _finished(
     document: _Document, individual: str | None, control: str, count: int, place: str
 ) -> FoundDocument | Unread:
     fault = document.fault or (None if individual else "no patient (PID-3)")
     text = "\n".join(document.texts)
     if fault is None and not text.strip():
-        fault = "no text in it"
+        fault = "its text stands at an address, which is never fetched" if document.is_elsewhere else "no text in it"
     if fault is not None or individual is None:
         return Unread(place, fault or "")
     number = document.number or (f"{control}/{count}" if control else None)
@@ -170,6 +209,8 @@ def _first(value: str, signs: _Signs) -> str | None:
 
 
 def _individual(segment: list[str], signs: _Signs) -> str | None:
+    if "\n" in segment[3] or "\r" in segment[3]:  # a line that was cut, or another one behind it
+        return None
     repetitions = segment[3].split(signs.repetition)
     return next((found for each in repetitions if (found := _first(each, signs))), None)
 
@@ -182,7 +223,11 @@ def _add(document: _Document, segment: list[str], signs: _Signs) -> None:
     kind, value = segment[2], segment[5]
     if segment[11].strip() in ("D", "d", "W", "w"):
         return  # deleted, or of the wrong patient
-    if kind in _TEXTS:
+    if any("\n" in each or "\r" in each for each in segment[6:]) or (
+        (segment[6] or segment[7]) and ("\n" in value or "\r" in value)
+    ):
+        document.fault = "a break of a line within OBX: its text cannot be told from its other fields"
+    elif kind in _TEXTS:
         document.values.append(value)
     elif kind == "ED":
         document.end_values(signs)
@@ -190,6 +235,10 @@ def _add(document: _Document, segment: list[str], signs: _Signs) -> None:
             document.texts.append(_attachment([unescape(part, signs) for part in value.split(signs.component)]))
         except UnreadableError as error:
             document.fault = str(error)
+    elif kind == "RP":
+        document.is_elsewhere = True
+    elif kind not in _VALUES and value.strip() not in ("", '""'):
+        document.fault = "a value of no type of HL7 (OBX-2)"
 
 
 def _attachment(parts: list[str]) -> str:
@@ -220,14 +269,14 @@ def unescape(text: str, signs: _Signs) -> str:
 
     def one(found: re.Match[str]) -> str:
         code = found[1]
-        if code in plain:
-            return plain[code]
-        if code[0] == "X" and len(code) % 2:
-            data = bytes.fromhex(code[1:])
+        if code is None:  # neighbours are one row of bytes: a character may have several
+            data = bytes.fromhex(found[0].replace(signs.escape, "").replace("X", ""))
             try:
                 return data.decode()
             except UnicodeDecodeError:
                 return data.decode("latin-1")
+        if code in plain:
+            return plain[code]
         if re.fullmatch(r"\.sp[+]?\d{0,2}", code):
             return "\n" * int(code[3:].lstrip("+") or 1)
         if re.fullmatch(r"\.sk[+]?\d{1,2}", code):
@@ -238,4 +287,9 @@ def unescape(text: str, signs: _Signs) -> str:
 
     # What is no escape, a path of Windows say, takes no sign away from an escape behind it.
     sign = re.escape(signs.escape)
-    return re.sub(rf"{sign}([FSTREHN]|\.[a-z]{{2}}[+-]?\d{{0,3}}|[XCM][0-9A-Fa-f]+|Z\w*){sign}", one, text)
+    return re.sub(
+        rf"(?:{sign}X(?:[0-9A-Fa-f]{{2}})+{sign})+|"
+        rf"{sign}([FSTREHN]|\.[a-z]{{2}}[+-]?\d{{0,3}}|[CM][0-9A-Fa-f]+|Z\w*){sign}",
+        one,
+        text,
+    )
