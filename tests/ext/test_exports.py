@@ -164,6 +164,11 @@ def test_a_resource_gives_its_text_and_its_individual(resource: dict[str, Any], 
         (reference(attachment={"data": b64(b" \n ")}), "no text"),
         (reference(attachment={"contentType": "text/plain; charset=klingon"}), "encoding"),
         ([1], "not a resource"),
+        ({"resourceType": "Bundle", "entry": {"resource": reference()}}, "no list"),
+        ({"resourceType": "Bundle", "entry": ["x"]}, "not a resource"),
+        (reference(resourceType="Composition", title="a", section={"text": {"div": "<p>b"}}), "not as FHIR"),
+        (reference(resourceType="Composition", title="a", section=[{"section": ["b"]}]), "not as FHIR"),
+        (reference(resourceType="DiagnosticReport", conclusion="a", presentedForm={"data": "b"}), "not as FHIR"),
         ({"resourceType": "DiagnosticReport", "id": "r", "subject": {"reference": "Patient/7"}}, "no text"),
     ],
 )
@@ -725,6 +730,76 @@ def test_an_attachment_of_another_server_is_none_of_this_export(
     assert {row[2] for row in found} <= {"Zanzibar"}
     assert len(unread) == len(rows) - len(read)
     assert all("never fetched" in each.reason for each in unread)
+
+
+def individuals_in(folder: Path) -> tuple[dict[str, str], list[Unread]]:
+    found, unread = found_in(folder, "fhir")
+    return {row[0].partition("/")[2]: row[1] for row in found}, unread
+
+
+@pytest.mark.parametrize("form", ["lines", "lines that escape", "gz", "bundle"])
+def test_patients_of_two_servers_with_one_id_are_two_individuals(form: str, tmp_path: Path) -> None:
+    who = [
+        f"{ONE}/Patient/7", f"{OTHER}/Patient/7", "Patient/7", f"{ONE}/Patient/7/_history/2", f"{OTHER}/Patient/8",
+        "HTTP://One.example:443/fhir/Patient/7",
+    ]  # fmt: skip
+    for number, one in enumerate(who):
+        row = reference(id=f"d{number}", subject={"reference": one})
+        text = json.dumps({"resourceType": "Bundle", "entry": [{"resource": row}]} if form == "bundle" else row)
+        if form == "lines that escape":
+            text = text.replace("/", "\\/" if number % 2 else "\\u002f")
+        name = {"bundle": f"{number}.json", "gz": f"{number}.ndjson.gz"}.get(form, f"{number}.ndjson")
+        (tmp_path / name).write_bytes(gzip.compress(text.encode()) if form == "gz" else text.encode())
+    found, unread = individuals_in(tmp_path)
+    one, other = "one.example/fhir/Patient/7", "other.example/fhir/Patient"
+    assert found == {"d0": one, "d1": f"{other}/7", "d3": one, "d4": f"{other}/8", "d5": one}
+    assert [each.reason for each in unread] == ["its subject is of one of several servers, and of which is not said"]
+    assert unread[0].place.startswith("2.")
+
+
+def test_of_one_server_an_id_is_that_of_the_patient_however_it_is_named(tmp_path: Path) -> None:
+    """A Patient of another server whom no document is about is none of the export's individuals."""
+    link = {"other": {"reference": f"{OTHER}/Patient/9"}, "type": "seealso"}
+    rows = [
+        reference(id="d0", subject={"reference": "Patient/7"}),
+        reference(id="d1", subject={"reference": f"{ONE}/Patient/7"}),
+        reference(id="d2", subject={"identifier": {"system": "urn:s", "value": "7"}}),
+        {"resourceType": "Patient", "id": "7", "link": [link]},
+    ]
+    (tmp_path / "a.ndjson").write_text("\n".join(map(json.dumps, rows)))
+    assert individuals_in(tmp_path) == ({"d0": "7", "d1": "7", "d2": "7"}, [])
+
+
+def test_a_relative_reference_is_of_the_server_of_its_entry(tmp_path: Path) -> None:
+    """Neither a Patient nor a Binary of the other server is taken for that of the document's."""
+    patient, binary = {"resourceType": "Patient", "id": "7"}, {"resourceType": "Binary", "id": "b", "data": b64(b"x")}
+    entries = [
+        {"fullUrl": f"{server}/{row['resourceType']}/{row['id']}", "resource": row}
+        for server, document in ((ONE, "d0"), (OTHER, "d1"))
+        for row in (patient, reference(id=document))
+    ]
+    beside = [{"resource": row} for row in (reference(id="d2"), reference(id="d3", subject={"reference": "urn:x:y"}))]
+    bundle = {"resourceType": "Bundle", "entry": [*entries, *beside]}
+    (tmp_path / "a.json").write_text(json.dumps(bundle))
+    afar = reference(id="d4", subject={"reference": f"{ONE}/Patient/7"}, attachment={"data": None, "url": "Binary/b"})
+    (tmp_path / "b.ndjson").write_text("\n".join(map(json.dumps, (afar, binary))))
+    found, unread = individuals_in(tmp_path)
+    one, other = "one.example/fhir/Patient/7", "other.example/fhir/Patient/7"
+    assert found == {"d0": one, "d1": other, "d3": "urn:x:y"}
+    assert [(each.place, each.reason.partition(",")[0]) for each in unread] == [
+        ("a.json entry 5", "its subject is of one of several servers"),
+        ("b.ndjson line 1", "its text stands at an address"),
+    ]
+
+
+def test_several_servers_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").mkdir()
+    who = [(server, number) for server in (ONE, OTHER) for number in range(9)]
+    rows = [reference(id=f"d{n}", subject={"reference": f"{each[0]}/Patient/{each[1]}"}) for n, each in enumerate(who)]
+    (tmp_path / "in/a.ndjson").write_text("\n".join(map(json.dumps, rows)))
+    corpus = {"source": f"fhir://{tmp_path / 'in'}"}
+    execute(Run(parse_job({"out": str(tmp_path / "run"), "corpus": corpus, "seed": 1})), "split")
+    assert "patients of 2 servers" in " ".join(capsys.readouterr().err.split())
 
 
 def test_an_odd_line_hides_no_attachment_behind_it(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 """HL7 v2: the texts of MDM and ORU messages, one or many in a file.
 
 The text of a document is its OBX segments of type TX, FT, ST (a line each, repetitions too) and ED (an attachment). A
-document is what stands behind a TXA, or behind an OBR. The individual is the first identifier of PID-3. A line that no
-segment of the standard begins goes on with the OBX before it; where text and fields cannot be told apart the document is
-not read.
+document is what stands behind a TXA, or behind an OBR. The individual is the first identifier of PID-3. A line that
+begins like no segment of the standard goes on with the OBX before it; where its text cannot be told from other fields
+the document is not read.
 """
 
 from __future__ import annotations
@@ -32,18 +32,23 @@ _ENDS: Final = "\r\n\x0b\x1c"
 _TEXTS: Final = ("TX", "FT", "ST")
 #: Types of OBX-2 that hold no text of a document.
 _VALUES: Final = frozenset(
-    "AD CE CF CK CN CNE CP CQ CWE CX DLN DR DT DTM DTN EI FN GTS HD ID IS JCC MA MO NA NM OG PL PN PPN PT RI RPT SI SN "
-    "SNM SPD SRT TM TN TQ TS VID VR XAD XCN XON XPN XTN".split()
+    str.split(
+        "AD CE CF CK CN CNE CP CQ CWE CX DLN DR DT DTM DTN EI FN GTS HD ID IS JCC MA MO NA NM OG PL PN PPN PT RI "
+        "RPT SI SN SNM SPD SRT TM TN TQ TS VID VR XAD XCN XON XPN XTN"
+    )
 )
 #: Segments of HL7 2.1 to 2.9; those of a site begin with Z.
 _SEGMENTS: Final = frozenset(
-    "ABS ACC ADD ADJ AFF AIG AIL AIP AIS AL1 APR ARQ ARV AUT BHS BLC BLG BPO BPX BTS BTX BUI CDM CDO CER CM0 CM1 CM2 "
-    "CNS CON CSP CSR CSS CTD CTI CTR DB1 DEV DG1 DMI DON DPS DRG DSC DSP DST ECD ECR EDU EQL EQP EQU ERQ ERR EVN FAC FHS "
-    "FT1 FTS GOL GP1 GP2 GT1 IAM IAR IIM ILT IN1 IN2 IN3 INV IPC IPR ISD ITM IVC IVT LAN LCC LCH LDP LOC LRL MCP MFA MFE "
-    "MFI MRG MSA MSH NCK NDS NK1 NPU NSC NST NTE OBR OBX ODS ODT OH1 OH2 OH3 OH4 OM1 OM2 OM3 OM4 OM5 OM6 OM7 OM8 OMC ORC "
-    "ORG OVR PAC PCE PCR PD1 PDA PDC PEO PES PID PKG PM1 PMT PR1 PRA PRB PRC PRD PRT PSG PSH PSL PSS PTH PV1 PV2 PYE QAK "
-    "QID QPD QRD QRF QRI RCP RDF RDT REL RF1 RFI RGS RMI ROL RQ1 RQD RXA RXC RXD RXE RXG RXO RXR RXV SAC SCD SCH SCP SDD "
-    "SFT SGH SGT SHP SID SLT SPM STF STZ TCC TCD TQ1 TQ2 TXA UAC UB1 UB2 URD URS VAR VND VTQ".split()
+    str.split(
+        "ABS ACC ADD ADJ AFF AIG AIL AIP AIS AL1 APR ARQ ARV AUT BHS BLC BLG BPO BPX BTS BTX BUI CDM CDO CER CM0 "
+        "CM1 CM2 CNS CON CSP CSR CSS CTD CTI CTR DB1 DEV DG1 DMI DON DPS DRG DSC DSP DST ECD ECR EDU EQL EQP EQU "
+        "ERQ ERR EVN FAC FHS FT1 FTS GOL GP1 GP2 GT1 IAM IAR IIM ILT IN1 IN2 IN3 INV IPC IPR ISD ITM IVC IVT LAN "
+        "LCC LCH LDP LOC LRL MCP MFA MFE MFI MRG MSA MSH NCK NDS NK1 NPU NSC NST NTE OBR OBX ODS ODT OH1 OH2 OH3 "
+        "OH4 OM1 OM2 OM3 OM4 OM5 OM6 OM7 OM8 OMC ORC ORG OVR PAC PCE PCR PD1 PDA PDC PEO PES PID PKG PM1 PMT PR1 "
+        "PRA PRB PRC PRD PRT PSG PSH PSL PSS PTH PV1 PV2 PYE QAK QID QPD QRD QRF QRI RCP RDF RDT REL RF1 RFI RGS "
+        "RMI ROL RQ1 RQD RXA RXC RXD RXE RXG RXO RXR RXV SAC SCD SCH SCP SDD SFT SGH SGT SHP SID SLT SPM STF STZ "
+        "TCC TCD TQ1 TQ2 TXA UAC UB1 UB2 URD URS VAR VND VTQ"
+    )
 )
 _TYPES: Final = {"TEXT": "text/plain", "HTML": "text/html", "PDF": "application/pdf", "RTF": "text/rtf"}
 
