@@ -371,6 +371,25 @@ def test_a_message_without_text_gives_nothing_and_one_with_an_attachment_its_tex
     ]
 
 
+def merge(event: str, *pairs: tuple[str, str]) -> bytes:
+    segments = [segment for prior, number in pairs for segment in (f"PID|1||{number}^^^H~9", f"MRG|{prior}^^^H~8")]
+    return "\r".join([f"MSH|^~\\&|||||||ADT^{event}|A|P|2.5", "EVN|", *segments, ""]).encode()
+
+
+@pytest.mark.parametrize(
+    ("event", "individuals"),
+    [("A40", ["3", "3", "3", "4"]), ("A47", ["3", "3", "3", "4"]), ("A45", list("1234")), ("A01", list("1234"))],
+)
+def test_numbers_that_a_message_merges_are_one_individual(event: str, individuals: list[str], tmp_path: Path) -> None:
+    texts = [message("OBX|1|TX|||a", control=each).replace(b"|123^", f"|{each}^".encode()) for each in "1234"]
+    (tmp_path / "a.hl7").write_bytes(texts[0] + texts[1])
+    (tmp_path / "b.hl7").write_bytes(merge(event, ("1", "2"), ("5", "4")) + texts[2])
+    (tmp_path / "c.hl7").write_bytes(texts[3] + b"MSH|^~\\&||||||||||||||||KLINGON\r" + merge(event, ("2", "3")))
+    found, unread = found_in(tmp_path, "hl7")
+    assert [row[1] for row in found] == individuals
+    assert [each.place for each in unread] == ["c.hl7 message 2"]
+
+
 # ----------------------------------------------------------------------------------------------------------------- CDA
 
 

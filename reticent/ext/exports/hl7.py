@@ -3,15 +3,16 @@
 The text of a document is its OBX segments of type TX, FT, ST (a line each, repetitions too) and ED (an attachment). A
 document is what stands behind a TXA, or behind an OBR. The individual is the first identifier of PID-3. A line that
 begins like no segment of the standard goes on with the OBX before it; where its text cannot be told from other fields
-the document is not read.
+the document is not read. Where a message says that two numbers are of one patient (ADT A40 and its like), they are.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Final
 
 from reticent.ext.exports.contents import UnreadableError, base64_bytes, kind_of_type, text_of
@@ -27,7 +28,9 @@ _CHARSETS: Final = {
     **{f"8859/{n}": f"iso8859-{n}" for n in (*range(1, 12), 13, 14, 15)},
 }
 #: Segments that are read -> fields of theirs that are looked at.
-_MOST: Final = {"MSH": 18, "PID": 4, "TXA": 13, "OBR": 8, "OBX": 12}
+_MOST: Final = {"MSH": 18, "PID": 4, "MRG": 2, "TXA": 13, "OBR": 8, "OBX": 12}
+#: Events that give a patient another number: merges, and changes of a number. Others with MRG move a visit, say.
+_MERGES: Final = ("A18", "A30", "A34", "A36", "A39", "A40", "A46", "A47")
 _ENDS: Final = "\r\n\x0b\x1c"
 _TEXTS: Final = ("TX", "FT", "ST")
 #: Types of OBX-2 that hold no text of a document.
@@ -94,8 +97,13 @@ class _Document:
             self.values.clear()
 
 
-def read_messages(data: bytes, place: str) -> Iterator[FoundDocument | Unread]:
-    """Yield the documents of a file of messages, and what could not be read; nothing for a message without text."""
+def read_messages(
+    data: bytes, place: str, merged: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[FoundDocument | Unread]:
+    """Yield the documents of a file of messages, and what could not be read; nothing for a message without text.
+
+    ``merged`` has the number that an individual is known by for each of their other numbers (`merged_numbers`).
+    """
     data = data.removeprefix(b"\xef\xbb\xbf")
     starts = [*_starts(data)]
     if not starts:
@@ -108,9 +116,47 @@ def read_messages(data: bytes, place: str) -> Iterator[FoundDocument | Unread]:
     for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(data)], strict=True), 1):
         where = place if len(starts) == 1 else f"{place} message {number}"
         try:
-            yield from _message(_decoded(data[start:end]), where)
+            yield from _message(_decoded(data[start:end]), where, merged)
         except UnreadableError as error:
             yield Unread(where, str(error))
+
+
+def merges_of(data: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of numbers of one patient in a file of messages: the prior one (MRG-1) and that which holds."""
+    starts = [*_starts(data)] if b"MRG" in data else []
+    for start, end in zip(starts, [*starts[1:], len(data)], strict=False):
+        if data.find(b"MRG", start, end) < 0:
+            continue
+        try:
+            signs, segments = _segments(_decoded(data[start:end]))
+        except UnreadableError:  # it is listed when its texts are read
+            continue
+        individual = None
+        event = segments[0][8].split(signs.component)
+        for segment in segments if len(event) > 1 and event[1] in _MERGES else ():
+            if segment[0] == "PID":
+                individual = _individual(segment[3], signs)
+            elif segment[0] == "MRG" and individual and (prior := _individual(segment[1], signs)):
+                yield prior, individual
+
+
+def merged_numbers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return for each prior number of a patient the one that holds in the end.
+
+    >>> merged_numbers([("1", "2"), ("2", "3"), ("3", "1")])
+    {'1': '3', '2': '3'}
+    """
+    later: dict[str, str] = {}
+
+    def last(number: str) -> str:
+        while number in later:
+            number = later[number]
+        return number
+
+    for prior, number in pairs:
+        if (old := last(prior)) != (new := last(number)):
+            later[old] = new
+    return {number: last(number) for number in later}
 
 
 def _starts(data: bytes) -> Iterator[int]:
@@ -138,17 +184,22 @@ def _decoded(data: bytes) -> str:
     )
 
 
-def _message(message: str, place: str) -> Iterator[FoundDocument | Unread]:
+def _segments(message: str) -> tuple[_Signs, list[list[str]]]:
+    """The signs of a message, and the fields of its segments that are read."""
     signs = _signs_of(message[:9])
     if any(sign.isalnum() or sign.isspace() for sign in (signs.component, signs.repetition, signs.escape)):
         raise UnreadableError("its signs (MSH-2) are damaged")
     lines = _lines(message.strip(_ENDS), signs)
     # Signs behind a line make its last fields: one that is left out is empty.
-    segments = [
+    return signs, [
         (line.rstrip(_ENDS) + signs.field * most).split(signs.field, most)
         for line in lines
         if (most := _MOST.get(line[:3]))
     ]
+
+
+def _message(message: str, place: str, merged: Mapping[str, str]) -> Iterator[FoundDocument | Unread]:
+    signs, segments = _segments(message)
     control = segments[0][9]  # the sign behind MSH is its first field
     individual: str | None = None
     document: _Document | None = None
@@ -166,7 +217,8 @@ def _message(message: str, place: str) -> Iterator[FoundDocument | Unread]:
             elif document is not None and document.is_of_txa and name == "OBR":
                 continue  # an OBR between a TXA and its text
             if name == "PID":
-                individual, document = _individual(segment, signs), None
+                individual, document = _individual(segment[3], signs), None
+                individual = merged.get(individual, individual) if individual else None
             elif name == "TXA":
                 number, kind = _first(segment[12], signs), _first(segment[2], signs)
                 document = _Document(number, _date(segment[4]), kind, is_of_txa=True)
@@ -179,9 +231,17 @@ def _message(message: str, place: str) -> Iterator[FoundDocument | Unread]:
 def _lines(message: str, signs: _Signs) -> list[str]:
     """The segments of a message, each with what goes on with it: a text may have breaks of its own."""
     ends = "".join(sign for sign in _ENDS if sign in message) or _ENDS  # one sign is found much faster than a set
-    first, *others = re.split(rf"([{ends}])(?=[A-Z][A-Z0-9]{{2}}{re.escape(signs.field)})", message)
-    found = re.search("[\r\n]", message)
-    of_returns = found is not None and found[0] == "\r"
+    begin = rf"(?=[A-Z][A-Z0-9]{{2}}{re.escape(signs.field)})"
+    lines = re.split(f"[{ends}]{begin}", message)
+    end = re.search("[\r\n]", message)
+    of_returns = end is not None and end[0] == "\r"
+    if of_returns:
+        is_certain = message.count("\n") == message.count("\r\n")
+    else:
+        is_certain = all(line[:3] in _SEGMENTS or line[0] == "Z" for line in lines)
+    if is_certain:
+        return lines
+    first, *others = re.split(f"([{ends}]){begin}", message)
     lines = [first]
     for sign, line in zip(others[::2], others[1::2], strict=True):
         if sign == "\n" and lines[-1].startswith("OBX") and not (of_returns and lines[-1][-1] == "\r"):
@@ -213,11 +273,11 @@ def _first(value: str, signs: _Signs) -> str | None:
     return found if found and found != '""' else None
 
 
-def _individual(segment: list[str], signs: _Signs) -> str | None:
-    if "\n" in segment[3] or "\r" in segment[3]:  # a line that was cut, or another one behind it
+def _individual(numbers: str, signs: _Signs) -> str | None:
+    """The first identifier of PID-3 or MRG-1."""
+    if "\n" in numbers or "\r" in numbers:  # a line that was cut, or another one behind it
         return None
-    repetitions = segment[3].split(signs.repetition)
-    return next((found for each in repetitions if (found := _first(each, signs))), None)
+    return next((found for each in numbers.split(signs.repetition) if (found := _first(each, signs))), None)
 
 
 def _date(value: str) -> str | None:
@@ -228,9 +288,8 @@ def _add(document: _Document, segment: list[str], signs: _Signs) -> None:
     kind, value = segment[2], segment[5]
     if segment[11].strip() in ("D", "d", "W", "w"):
         return  # deleted, or of the wrong patient
-    if any("\n" in each or "\r" in each for each in segment[6:]) or (
-        (segment[6] or segment[7]) and ("\n" in value or "\r" in value)
-    ):
+    behind = "".join(segment[6:])
+    if "\n" in behind or "\r" in behind or ((segment[6] or segment[7]) and ("\n" in value or "\r" in value)):
         document.fault = "a break of a line within OBX: its text cannot be told from its other fields"
     elif kind in _TEXTS:
         document.values.append(value)

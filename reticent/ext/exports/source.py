@@ -31,7 +31,7 @@ from reticent.ext.exports.cda import read_document
 from reticent.ext.exports.contents import MAX_BYTES, SUFFIXES, UnreadableError, text_of
 from reticent.ext.exports.fhir import read_bundle, servers_of
 from reticent.ext.exports.found import FoundDocument, Unread
-from reticent.ext.exports.hl7 import read_messages
+from reticent.ext.exports.hl7 import merged_numbers, merges_of, read_messages
 
 if TYPE_CHECKING:
     from reticent.engine.sources.corpus_config import CorpusConfig
@@ -211,6 +211,8 @@ class Exports:
             yield self._page(file, data, place)
         elif self._scheme == "fhir":
             yield from read_bundle(data, place, self._elsewhere, self._servers)
+        elif self._scheme == "hl7":
+            yield from read_messages(data, place, self._merged)
         else:
             yield from _READERS[self._scheme](data, place)
 
@@ -244,15 +246,23 @@ class Exports:
     @cached_property
     def _servers(self) -> set[str]:
         """The servers of the Patients that documents of an export in FHIR are about, where they are named."""
-        found: set[str] = set()
+        return {server for data in self._contents() for server in servers_of(data)}
+
+    @cached_property
+    def _merged(self) -> dict[str, str]:
+        """Prior number of a patient in HL7 -> the one that holds in the end."""
+        return merged_numbers(pair for data in self._contents() for pair in merges_of(data))
+
+    def _contents(self) -> Iterator[bytes]:
+        """The lines of files of lines and all other files, for a look before they are read; none that is damaged."""
         for file in self._found[0]:
             try:
-                for data in (line for _, line in _lines(file)) if _is_lines(file) else [_read(file)]:
+                is_of_lines = self._scheme == "fhir" and _is_lines(file)
+                for data in (line for _, line in _lines(file)) if is_of_lines else [_read(file)]:
                     if data is not None and len(data) <= MAX_BYTES:
-                        found |= servers_of(data)
+                        yield data
             except (CorpusError, OSError):  # it is listed when its documents are read
                 continue
-        return found
 
     @property
     def _elsewhere(self) -> Mapping[str, Any]:
