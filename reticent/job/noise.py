@@ -119,7 +119,7 @@ def _noisy(
     # Of the run's members, for each of its recipes and trainings.
     name = "voters" if listed is None else "voters of words on no list"
     voters = run.once(name, key, lambda: _voters(run, index, run.individuals, noise, key, listed))
-    with resolve("reticent.ext.dp.charges:charged_vocabulary")(run, noise, words, k, index.num_units):
+    with resolve("reticent.ext.dp.charges:charged_vocabulary")(run, noise, words, k):
         return noisy_index(index, k, noise, key, voters=voters)
 
 

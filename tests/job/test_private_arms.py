@@ -20,6 +20,7 @@ from fixtures.drawing import share_of
 from fixtures.jobs import Values
 from fixtures.models import toy_model, toy_tokenizer
 
+from reticent.core.errors import PolicyError
 from reticent.engine.dp_vocabulary import gaussian_sigma
 from reticent.engine.ngrams import NgramIndex
 from reticent.engine.protect import Policy
@@ -399,6 +400,16 @@ def test_a_budget_holds_a_private_arm_of_the_same_epsilon_which_includes_its_voc
     (total,) = totals([vocabulary, training])
     assert (total["epsilon"], total["runs"]) == (training.guarantee.epsilon, 1)
     execute(Run(parse_job(job(tmp_path / "hospital", "private-mlm", **OF_MANY, protect__policy="all"))), "protect")
+
+
+def test_deltas_of_all_trainings_are_held_to_the_declared_number_of_units_at_once(tmp_path: Path) -> None:
+    values = job(hospital(tmp_path / "hospital", documents(0)), "private-mlm", **OF_MANY)
+    values["model"][0]["recipes"] = ["private-mlm", "dp-mlm-public"]
+    values["train"]["dp"] |= {"target_delta": 6e-6, "budget_epsilon": 100.0}
+    with pytest.raises(PolicyError, match=r"these 2 runs together .* at delta 1e-5 per individual"):
+        require_room(Run(parse_job(values)))
+    values["train"]["dp"]["target_delta"] = 4e-6
+    require_room(Run(parse_job(values)))
 
 
 def test_votes_beside_a_list_and_beside_another_are_drawn_and_charged_anew(tmp_path: Path) -> None:
