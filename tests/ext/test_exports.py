@@ -201,6 +201,11 @@ def test_a_bundle_knows_its_patients_and_binaries() -> None:
     assert [*read_bundle(b"{", "x.json")] == [Unread("x.json", "not valid JSON")]
 
 
+@pytest.mark.parametrize("entries", [{}, {"entry": []}, {"entry": None}, {"entry": [{"fullUrl": "urn:uuid:1"}]}])
+def test_a_bundle_without_resources_gives_nothing(entries: dict[str, Any]) -> None:
+    assert of_line({"resourceType": "Bundle", **entries}) == []
+
+
 def in_bundle(*patients: dict[str, Any]) -> list[FoundDocument | Unread]:
     """What is found for a document of urn:uuid:p, where these resources have that address."""
     entries = [{"fullUrl": "urn:uuid:p", "resource": patient} for patient in patients]
@@ -329,6 +334,8 @@ def test_bytes_of_neighbouring_escapes_are_one_text(one: str, other: str) -> Non
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
+        (message("OBX|1|TX|||a", "ADD|b"), "ADD"),
+        (message("OBX|1|ED|||x^TEXT^PLAIN^A^a^b"), "several attachments"),
         (message("OBX|1|RP|||\\\\server\\a.pdf^AP^PDF"), "stands at an address"),
         (message("OBX|1||||Seen today."), "no type"),
         (message("OBX|1|TXT|||Seen today."), "no type"),
@@ -558,6 +565,18 @@ def test_a_text_within_another_is_neither_lost_nor_joined(kind: str, data: bytes
     assert text_of(data, kind) == text
 
 
+def test_a_page_that_names_an_encoding_that_it_cannot_have_is_read() -> None:
+    assert text_of('<meta charset="utf-16"><p>Müller'.encode(), "html") == "Müller"
+
+
+def test_an_attachment_of_mail_is_read_by_its_name_where_its_type_says_nothing() -> None:
+    made = EmailMessage()
+    made.set_content("See the report.")
+    made.add_attachment(docx(["Seen today."]), maintype="application", subtype="octet-stream", filename="Report.DOCX")
+    made.add_attachment(b"\x00", maintype="application", subtype="octet-stream", filename="scan.bin")
+    assert text_of(bytes(made), "mail").split("\n") == ["", "See the report.", "Seen today."]
+
+
 def test_a_page_keeps_its_lines_and_loses_its_scripts() -> None:
     head = "<html><head><style>p {}</style><script>x('<p>')</script></head><body>"
     page = head + "<pre>a\n b</pre><p>M&uuml;l<b>ler</b>\n x</p>"
@@ -605,6 +624,7 @@ def test_a_pdf_with_a_layer_of_text_and_one_without() -> None:
         (archive(other="<a/>"), "odt", "not ODT"),
         (archive(content="<a"), "odt", "damaged"),
         (archive(content='<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'), "odt", "DOCTYPE"),
+        (archive(word__document=WORD.format("a</w:t><w:altChunk/><w:t>b")), "docx", "altChunk"),
         (b"plain", "rtf", "not RTF"),
         (b"plain", "mail", "not a message"),
         (b"Subject: " + b"=?utf-8?q?a?= " * 9000 + b"\n\nx", "mail", "a head of mail larger"),

@@ -153,6 +153,8 @@ def folded(text: str) -> str:
 def _html(data: bytes, charset: str | None) -> str:
     declared = _DECLARED.search(data[:4096])
     named = charset or (next(filter(None, declared.groups())).decode() if declared else None)
+    if charset is None and named is not None and named.lower().startswith(("utf-16", "utf-32")):
+        named = None  # the name could not be read if it were true
     return html_text(_plain(data, named))
 
 
@@ -286,6 +288,8 @@ def _docx(data: bytes, _: str | None) -> str:
         for name in (name for name in parts if name.removeprefix("word/").startswith(kind)):
             inside: list[str] = []
             for event, value, element in elements(parts[name], _HIDDEN_OF_WORD):
+                if value == "altChunk" and event == "start":
+                    raise UnreadableError("a part of it is of another format (altChunk)")
                 if event == "text" and element.tag.endswith("}t"):
                     inside.append(value)
                 elif event == "start" and value in _SIGNS_OF_WORD and element.getparent().tag.endswith("}r"):
@@ -350,6 +354,8 @@ def _of_part(part: Any) -> list[str]:
     if any(len(value) > MAX_HEAD for _, value in part.raw_items()):
         raise UnreadableError(f"a head of mail larger than {MAX_HEAD >> 10} KiB")
     kind = kind_of_type(part.get_content_type())
+    if part.get_content_type() == "application/octet-stream":  # its name says more
+        kind = SUFFIXES.get(f".{(part.get_filename() or '').lower().rpartition('.')[2]}")
     if part.get_content_type() == "multipart/alternative":
         texts = {each.get_content_type(): found for each in reversed(part.get_payload()) if (found := _of_part(each))}
         return texts.get("text/plain") or next(iter(texts.values()), [])

@@ -91,7 +91,7 @@ def _resources(loaded: Any, place: str, elsewhere: Mapping[str, Any]) -> Iterato
     """The resources of a Bundle or an array, or the one that it is."""
     known: dict[str, Any] = {}
     if _get(loaded, "resourceType") == "Bundle":
-        if not isinstance(loaded.get("entry", []), list):
+        if not isinstance(loaded.get("entry"), list | None):
             yield Unread(place, "the entries of its Bundle are no list")
         entries = _list(loaded.get("entry"))
         for address, resource in [

@@ -28,7 +28,7 @@ _CHARSETS: Final = {
     **{f"8859/{n}": f"iso8859-{n}" for n in (*range(1, 12), 13, 14, 15)},
 }
 #: Segments that are read -> fields of theirs that are looked at.
-_MOST: Final = {"MSH": 18, "PID": 4, "MRG": 2, "TXA": 13, "OBR": 8, "OBX": 12}
+_MOST: Final = {"MSH": 18, "PID": 4, "MRG": 2, "TXA": 13, "OBR": 8, "OBX": 12, "ADD": 1}
 #: Events that give a patient another number: merges, and changes of a number. Others with MRG move a visit, say.
 _MERGES: Final = ("A18", "A30", "A34", "A36", "A39", "A40", "A46", "A47")
 _ENDS: Final = "\r\n\x0b\x1c"
@@ -209,6 +209,8 @@ def _message(message: str, place: str, merged: Mapping[str, str]) -> Iterator[Fo
         if name == "OBX":
             document = document or _Document()
             _add(document, segment, signs)
+        elif name == "ADD" and document is not None:
+            document.fault = "a segment of it goes on in another (ADD), which is not read"
         elif name in ("PID", "TXA", "OBR"):
             if document is not None and (document.values or document.texts or document.fault or document.is_elsewhere):
                 count += 1
@@ -307,7 +309,9 @@ def _add(document: _Document, segment: list[str], signs: _Signs) -> None:
 
 def _attachment(parts: list[str]) -> str:
     """The text of encapsulated data: source, type, subtype, encoding, data."""
-    _, kind, subtype, encoding, data = (parts + [""] * 5)[:5]
+    _, kind, subtype, encoding, data, *more = parts + [""] * 5
+    if any(more):
+        raise UnreadableError("signs of components within its data, or several attachments in one OBX")
     of_type = kind_of_type(f"{kind}/{subtype}") or kind_of_type(_TYPES.get(subtype.upper(), ""))
     if of_type is None:
         raise UnreadableError("a type of attachment that is not read")
