@@ -577,6 +577,17 @@ def test_an_attachment_of_mail_is_read_by_its_name_where_its_type_says_nothing()
     assert text_of(bytes(made), "mail").split("\n") == ["", "See the report.", "Seen today."]
 
 
+def test_a_file_beside_a_page_of_mail_is_read_where_plain_text_is_preferred_to_the_page() -> None:
+    """Some programs put what is attached into the alternative that is a page."""
+    made = EmailMessage()
+    made.set_content("See below.")
+    made.add_alternative("<p>See below.", subtype="html")
+    (_, page) = made.iter_parts()
+    page.make_mixed()  # type: ignore[attr-defined]
+    page.add_attachment(docx(["Seen today."]), maintype="application", subtype="octet-stream", filename="a.docx")  # type: ignore[attr-defined]
+    assert text_of(bytes(made), "mail").split("\n") == ["", "See below.", "Seen today."]
+
+
 def test_a_page_keeps_its_lines_and_loses_its_scripts() -> None:
     head = "<html><head><style>p {}</style><script>x('<p>')</script></head><body>"
     page = head + "<pre>a\n b</pre><p>M&uuml;l<b>ler</b>\n x</p>"

@@ -358,7 +358,11 @@ def _of_part(part: Any) -> list[str]:
         kind = SUFFIXES.get(f".{(part.get_filename() or '').lower().rpartition('.')[2]}")
     if part.get_content_type() == "multipart/alternative":
         texts = {each.get_content_type(): found for each in reversed(part.get_payload()) if (found := _of_part(each))}
-        return texts.get("text/plain") or next(iter(texts.values()), [])
+        chosen = "text/plain" if "text/plain" in texts else next(iter(texts), None)
+        # A file that is attached to another alternative is none of the text that is chosen.
+        others = [each for each in part.get_payload() if each.get_content_type() != chosen]
+        files = [file for each in others for file in each.walk() if file.get_filename()]
+        return [*texts.get(chosen, []), *(text for file in files for text in _of_part(file))]
     if part.is_multipart():
         inner = part.get_payload()
         return _of_message(inner[0]) if kind == "mail" else [text for each in inner for text in _of_part(each)]
