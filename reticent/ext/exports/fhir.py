@@ -21,8 +21,6 @@ from reticent.ext.exports.found import FoundDocument, Unread
 #: Resources that hold the texts of documents.
 TEXTS: Final = ("DocumentReference", "DiagnosticReport", "Composition")
 _CHARSET: Final = re.compile(r"charset\s*=\s*\"?([\w.:-]+)", re.IGNORECASE)
-
-
 #: The address of a Patient, and what stands before it.
 _PATIENT: Final = re.compile(r"(?:(.*)/)?Patient/([A-Za-z0-9.-]{1,64})(?:/_history/[^/]+)?")
 #: The server of an address of a resource.
@@ -82,7 +80,7 @@ def servers_of(data: bytes) -> set[str]:
 
 
 def _server(root: str) -> str:
-    """A server by its address: http and https are one, as FHIR has it, and so is a host in any case."""
+    """A server by its address: http and https are one, with their own ports, and so is a host in any case."""
     host, slash, path = re.sub(r"(?i)^(?:https?:)?//", "", root).rstrip("/").partition("/")
     return re.sub(r":(?:80|443)$", "", host.lower()) + slash + path
 
