@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -71,9 +72,7 @@ def check_charges(run: Run) -> None:
 def require_room(run: Run) -> None:
     """Raise `PolicyError` if a budget does not allow all private trainings of a job that are not charged yet."""
     for budget, asked in _pending_costs(run).items():
-        # Each training will be compared with the limit by the number that is declared, where one is.
-        declared = [dp.num_units for model in run.job.model if (dp := run.job.training(model).dp) and dp.num_units]
-        budget.require_room(asked, min(declared, default=0) or _num_units(run, asked[0].guarantee.unit))
+        budget.require_room(asked, _limiting_units(run, budget))
 
 
 def spent_so_far(run: Run, training: Training) -> str:
@@ -90,10 +89,10 @@ def spent_so_far(run: Run, training: Training) -> str:
 
 
 @contextmanager
-def charged_vocabulary(run: Run, noise: Noise, words: Words, k: int, num_units: int) -> Iterator[None]:
+def charged_vocabulary(run: Run, noise: Noise, words: Words, k: int) -> Iterator[None]:
     """Context manager: charge a private vocabulary to every budget of a job before its block draws it, and settle the
     cost after; each further support threshold k of the same draw costs half of delta
-    (definitions.md#private-vocabulary).
+    (definitions.md#private-vocabulary). A training by it includes its cost, and it then no longer counts itself.
 
     Raises
     ------
@@ -107,7 +106,7 @@ def charged_vocabulary(run: Run, noise: Noise, words: Words, k: int, num_units: 
             continue  # the same draw again
         asked = _vocabulary_entry(run, budget, noise, words, {k, *(before.about["k"] if before is not None else ())})
         costs[budget] = asked.guarantee
-        budget.reserve(name, asked.guarantee, num_units, asked.about, "the private vocabulary")
+        budget.reserve(name, asked.guarantee, _limiting_units(run, budget), asked.about, "the private vocabulary")
     yield
     for budget, cost in costs.items():
         budget.settle(name, cost)
@@ -191,6 +190,20 @@ def _training_entry(
         return budget, asked(guarantee=cost)
     plan = plan_privacy(privacy, num_units, num_epochs, batch_size, unaccounted_steps(recipe))
     return budget, asked(guarantee=plan.guarantee)
+
+
+def _limiting_units(run: Run, budget: Budget) -> int:
+    """Return the number of units that a budget's default limit of delta follows from: the largest that one of its
+    trainings declares (``train.dp.num_units``) or else counts. Each is held to its own, once the vocabulary is spent.
+    """
+    models = [model for model in run.job.model if run.job.training(model).dp is not None]
+    settings = [each for each in (privacy_of(run, model) for model in models) if _path(each) == budget.path]
+    return max((each.num_units or _num_units(run, each.unit) for each in settings), default=1)  # 1: there is no limit
+
+
+def _path(privacy: PrivacyConfig) -> Path | None:
+    budget = budget_of(privacy)
+    return None if budget is None else budget.path
 
 
 def _num_units(run: Run, unit: str) -> int:

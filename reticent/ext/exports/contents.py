@@ -153,6 +153,8 @@ def folded(text: str) -> str:
 def _html(data: bytes, charset: str | None) -> str:
     declared = _DECLARED.search(data[:4096])
     named = charset or (next(filter(None, declared.groups())).decode() if declared else None)
+    if charset is None and named is not None and named.lower().startswith(("utf-16", "utf-32")):
+        named = None  # the name could not be read if it were true
     return html_text(_plain(data, named))
 
 
@@ -286,6 +288,8 @@ def _docx(data: bytes, _: str | None) -> str:
         for name in (name for name in parts if name.removeprefix("word/").startswith(kind)):
             inside: list[str] = []
             for event, value, element in elements(parts[name], _HIDDEN_OF_WORD):
+                if value == "altChunk" and event == "start":
+                    raise UnreadableError("a part of it is of another format (altChunk)")
                 if event == "text" and element.tag.endswith("}t"):
                     inside.append(value)
                 elif event == "start" and value in _SIGNS_OF_WORD and element.getparent().tag.endswith("}r"):
@@ -350,9 +354,15 @@ def _of_part(part: Any) -> list[str]:
     if any(len(value) > MAX_HEAD for _, value in part.raw_items()):
         raise UnreadableError(f"a head of mail larger than {MAX_HEAD >> 10} KiB")
     kind = kind_of_type(part.get_content_type())
+    if part.get_content_type() == "application/octet-stream":  # its name says more
+        kind = SUFFIXES.get(f".{(part.get_filename() or '').lower().rpartition('.')[2]}")
     if part.get_content_type() == "multipart/alternative":
         texts = {each.get_content_type(): found for each in reversed(part.get_payload()) if (found := _of_part(each))}
-        return texts.get("text/plain") or next(iter(texts.values()), [])
+        chosen = "text/plain" if "text/plain" in texts else next(iter(texts), None)
+        # A file that is attached to another alternative is none of the text that is chosen.
+        others = [each for each in part.get_payload() if each.get_content_type() != chosen]
+        files = [file for each in others for file in each.walk() if file.get_filename()]
+        return [*texts.get(chosen, []), *(text for file in files for text in _of_part(file))]
     if part.is_multipart():
         inner = part.get_payload()
         return _of_message(inner[0]) if kind == "mail" else [text for each in inner for text in _of_part(each)]

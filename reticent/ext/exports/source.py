@@ -29,9 +29,9 @@ from reticent.engine.sources.plain import individual_of
 from reticent.engine.threads import worked_ahead
 from reticent.ext.exports.cda import read_document
 from reticent.ext.exports.contents import MAX_BYTES, SUFFIXES, UnreadableError, text_of
-from reticent.ext.exports.fhir import read_bundle
+from reticent.ext.exports.fhir import read_bundle, servers_of
 from reticent.ext.exports.found import FoundDocument, Unread
-from reticent.ext.exports.hl7 import read_messages
+from reticent.ext.exports.hl7 import merged_numbers, merges_of, read_messages
 
 if TYPE_CHECKING:
     from reticent.engine.sources.corpus_config import CorpusConfig
@@ -99,6 +99,16 @@ class Exports:
     def num_unread(self) -> int:
         """How many texts were not read; known at the end."""
         return len(self._unread)
+
+    @property
+    def notes(self) -> list[str]:
+        """What to say of whose the documents are."""
+        if self._scheme != "fhir" or len(self._servers) < 2:
+            return []
+        return [
+            f"{self.name}: documents are about patients of {len(self._servers):,} servers, which the ids of the "
+            "individuals name; if two addresses are of one server, each of its patients counts as two individuals"
+        ]
 
     def version(self) -> bytes:
         """Return a digest of the names and bytes of all files."""
@@ -187,7 +197,7 @@ class Exports:
                     if line is None:
                         yield Unread(where, f"larger than {MAX_BYTES >> 20} MiB")
                     elif line.strip():
-                        yield from read_bundle(line, where, self._binaries)
+                        yield from read_bundle(line, where, self._elsewhere, self._servers)
                 return
             data = _read(file) if data is None else data
         except OSError as error:
@@ -200,7 +210,9 @@ class Exports:
         elif self._scheme == "pages":
             yield self._page(file, data, place)
         elif self._scheme == "fhir":
-            yield from read_bundle(data, place, self._binaries)
+            yield from read_bundle(data, place, self._elsewhere, self._servers)
+        elif self._scheme == "hl7":
+            yield from read_messages(data, place, self._merged)
         else:
             yield from _READERS[self._scheme](data, place)
 
@@ -230,6 +242,32 @@ class Exports:
 
     def _place(self, file: Path) -> str:
         return os.fsencode("/".join(self._below(file))).decode(errors="backslashreplace")
+
+    @cached_property
+    def _servers(self) -> set[str]:
+        """The servers of the Patients that documents of an export in FHIR are about, where they are named."""
+        return {server for data in self._contents() for server in servers_of(data)}
+
+    @cached_property
+    def _merged(self) -> dict[str, str]:
+        """Prior number of a patient in HL7 -> the one that holds in the end."""
+        return merged_numbers(pair for data in self._contents() for pair in merges_of(data))
+
+    def _contents(self) -> Iterator[bytes]:
+        """The lines of files of lines and all other files, for a look before they are read; none that is damaged."""
+        for file in self._found[0]:
+            try:
+                is_of_lines = self._scheme == "fhir" and _is_lines(file)
+                for data in (line for _, line in _lines(file)) if is_of_lines else [_read(file)]:
+                    if data is not None and len(data) <= MAX_BYTES:
+                        yield data
+            except (CorpusError, OSError):  # it is listed when its documents are read
+                continue
+
+    @property
+    def _elsewhere(self) -> Mapping[str, Any]:
+        """The Binaries that a document may name; of several servers none can be told to be that of the document's."""
+        return self._binaries if len(self._servers) < 2 else {}
 
     @cached_property
     def _binaries(self) -> _Binaries:

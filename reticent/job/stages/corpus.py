@@ -145,6 +145,8 @@ def _read_documents(run: Run, folder: Path, counts: dict[str, Any], *, refresh: 
         if isinstance(source, Refreshed):
             assert refresh is not None
             refresh.changed, counts["fetched"] = source.changed(), source.num_fetched
+        for note in getattr(remote, "notes", ()):
+            run.progress.warn(note)
         if num_unread := getattr(remote, "num_unread", 0):
             counts["unread"] = num_unread
             run.progress.warn(
