@@ -71,9 +71,10 @@ def check_charges(run: Run) -> None:
 def require_room(run: Run) -> None:
     """Raise `PolicyError` if a budget does not allow all private trainings of a job that are not charged yet."""
     for budget, asked in _pending_costs(run).items():
-        # Each training will be compared with the limit by the number that is declared, where one is.
-        declared = [dp.num_units for model in run.job.model if (dp := run.job.training(model).dp) and dp.num_units]
-        budget.require_room(asked, min(declared, default=0) or _num_units(run, asked[0].guarantee.unit))
+        # Each training will be compared with the limit by the number that its own settings declare, where they do.
+        of_budget = [privacy for _, _, privacy, *_ in _private_trainings(run) if budget_of(privacy) == budget]
+        numbers = [privacy.num_units or _num_units(run, privacy.unit) for privacy in of_budget]
+        budget.require_room(asked, min(numbers, default=0) or _num_units(run, asked[0].guarantee.unit))
 
 
 def spent_so_far(run: Run, training: Training) -> str:
