@@ -676,6 +676,18 @@ def test_rows_of_the_vocabulary_are_not_counted_as_people(language: Language, ro
     assert not re.search("27 (people|personnes)", page)
 
 
+@pytest.mark.parametrize(("language", "households"), [("en", "27 households"), ("fr", "27 foyers")])
+def test_households_that_a_set_of_words_singles_out_are_not_counted_as_people(
+    language: Language, households: str
+) -> None:
+    audit = tiny_audit()
+    for row in audit["corpus"]["unicity"]:
+        row["share"] |= {"n": 27, "unit": "household"}
+    page = text_of(parsed(rendered(audit, language))).replace(NO_BREAK, " ")
+    assert households in page
+    assert not re.search("27 (people|personnes)", page)
+
+
 @pytest.mark.parametrize(("language", "said"), [("en", "not measured"), ("fr", "non mesuré")])
 def test_whole_passages_that_were_not_measured_have_a_row_in_dossier_and_report(language: Language, said: str) -> None:
     """Where they were, the row has the share."""
