@@ -281,14 +281,16 @@ def _by_best_attack(recipe: str, model: ModelEvidence, outcomes: Outcomes, risk:
     """Return the model's name with the number that reveals its members: the best attack on whole texts, else (or if it
     is farther from chance) the number that the table of risks has."""
     best, result = strongest_attack(model), outcomes.results(model)[risk]
-    decided = result.found_estimate if result.found else result.estimate
-    if risk == "individual" and best and is_over_chance(best[1]) and _from_chance(best[1]) >= _from_chance(decided):
+    is_area = (result.found_at_most if result.found else result.number_at_most) is None
+    decided = _distance(result.found_estimate if result.found else result.estimate, CHANCE if is_area else 0.0)
+    if risk == "individual" and best and is_over_chance(best[1]) and _distance(best[1], CHANCE) >= decided:
         return f"{recipe} {_auc_in_words(best, t)}"
     return _by_number(recipe, result, t)
 
 
-def _from_chance(auc: Estimate | None) -> float:
-    return abs((CHANCE if auc is None or auc.value is None else auc.value) - CHANCE)
+def _distance(estimate: Estimate | None, chance: float) -> float:
+    """Return how far an estimate is from chance, on either side; 0 without one."""
+    return 0.0 if estimate is None or estimate.value is None else abs(estimate.value - chance)
 
 
 def _by_number(recipe: str, result: RiskResult, t: Texts) -> str:
