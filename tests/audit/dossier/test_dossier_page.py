@@ -96,7 +96,7 @@ def test_the_first_screen_of_a_report_says_the_verdict_of_the_dossier(
     audit, t = published_audit(), Texts(language)
     screen = template_environment(t).get_template("first_screen.html.j2")
     verdicts = verdicts_on(shown_models(audit, t), t)
-    html = screen.render(audit=audit, near_copies=list(near_copies_lines(audit, t)), verdicts=verdicts)
+    html = screen.render(audit=audit, near_copies=list(near_copies_lines(audit, t)), verdicts=verdicts, elsewhere=False)
     section, dossier = parsed(html), parsed(pages[language])
     verdict = next(part for part in dossier.iter("section") if part.get("id") == "verdict")
     shown, judged = text_of(section), text_of(verdict)

@@ -365,6 +365,18 @@ def test_an_interval_of_the_summary_holds_its_value() -> None:
     assert set(columns["MIA AUC"]) == {"0.504 [.50, .51]"}
 
 
+def test_epochs_are_left_out_only_of_models_that_were_trained_elsewhere(render: Any) -> None:
+    """`reticent.audit_models` with a split that was given knows the epochs: its caller says them."""
+    audit = tiny_audit()
+    for one in audit["models"]:
+        one["split_given"] = True
+    columns = {column.header: list(column.cells) for column in summary_table(entries(*audit["models"])).columns}
+    assert "16" in columns["epochs"]
+    assert "16 epochs" in text_of(render(audit))
+    outside = {**audit, "settings": {**audit["settings"], "subject": {"statement": "From a list."}}}
+    assert "16 epochs" not in text_of(render(outside))
+
+
 # ------------------------------------------------------------------- what it may not say
 
 
