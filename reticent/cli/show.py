@@ -22,6 +22,7 @@ from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.sampled import FEW_INDIVIDUALS, SampledRecall
 from reticent.audit.judgement.verdict import judge_risks, risk_lines, verdict_lines
 from reticent.audit.near_copies import near_copies_lines
+from reticent.audit.recipes import is_elsewhere
 from reticent.audit.report.corpus_plots import write_corpus_plots
 from reticent.audit.report.selectors import retention_rows
 from reticent.audit.report.summary import _estimate_text as _shown_mean
@@ -169,7 +170,7 @@ def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) 
         return
 
     console = Console()
-    console.print(summary_table(evidence.models))
+    console.print(summary_table(evidence.models, elsewhere=is_elsewhere(evidence)))
     if line := ledger_line(evidence.models):
         console.print(line, soft_wrap=True)
     for line in guarantee_lines(evidence.models):

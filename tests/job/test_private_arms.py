@@ -421,6 +421,18 @@ def test_deltas_of_all_trainings_are_held_to_the_declared_number_of_units_at_onc
     require_room(Run(parse_job(values)))
 
 
+def test_a_budget_has_room_by_the_numbers_that_its_own_trainings_declare(tmp_path: Path) -> None:
+    dp = {"target_epsilon": 8.0, "budget_epsilon": 1000.0, "target_delta": 0.15, "sample_rate": 0.5}
+    values = job(hospital(tmp_path / "hospital", documents(0)), "dp-mlm", train__dp=dp)
+    (model,) = values["model"]
+    few = {**model, "name": "few", "train": {"dp": {**dp, "num_units": 5, "budget_file": str(tmp_path / "few.json")}}}
+    values["model"] = [few]
+    require_room(Run(parse_job(values)))
+    values["model"] = [few, model]
+    with pytest.raises(PolicyError, match="privacy budget"):
+        require_room(Run(parse_job(values)))
+
+
 def test_votes_beside_a_list_and_beside_another_are_drawn_and_charged_anew(tmp_path: Path) -> None:
     """The same noise on other votes would cancel: a word that one set has and another has not tells who voted."""
     place = hospital(tmp_path / "hospital", documents(0))

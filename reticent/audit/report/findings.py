@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from reticent.audit.judgement.rows import BEYOND, FAIL, NOT_SHOWN, PASS, RISKS, WITHIN
 from reticent.audit.judgement.verdict import judge_risks
 from reticent.audit.membership.validity import NO_POWER, holds_chance, is_over_chance
-from reticent.audit.recipes import is_unprotected, recipe_of, subject_of
+from reticent.audit.recipes import is_elsewhere, is_unprotected, recipe_of, subject_of
 from reticent.audit.report.figure import has_value
 from reticent.audit.report.format_estimate import at_most, interval_of, percent, points
 from reticent.audit.report.risk_text import AREAS, found_mark, is_found, number_in_words, risk_mark
@@ -127,7 +127,10 @@ def plain_findings(audit: AuditEvidence, t: Texts = ENGLISH) -> Findings:
     sides = {g: {r: entries[-1] for r, entries in recipes.items()} for g, recipes in checkpoints.items()}
     found = [(t("findings.the_documents"), [_corpus_sentence(audit.corpus, t)])]
     outcomes = Outcomes(audit.risks or judge_risks(audit))
-    found += [(g.models_title(t), list(_model_sentences(g, last, outcomes, t))) for g, last in sides.items()]
+    found += [
+        (g.models_title(t), list(_model_sentences(g, last, outcomes, t, is_elsewhere(audit))))
+        for g, last in sides.items()
+    ]
     sure = [_individuals_sentence(audit, t), *_list_sentence(audit, t), *_seed_sentences(models, outcomes, t)]
     for group, last in sides.items():
         sure += _control_sentences(group, last, outcomes, audit, t)
@@ -229,7 +232,9 @@ def _corpus_sentence(corpus: CorpusEvidence, t: Texts) -> str:
     )
 
 
-def _model_sentences(group: Group, last: dict[str, ModelEvidence], outcomes: Outcomes, t: Texts) -> Iterable[str]:
+def _model_sentences(
+    group: Group, last: dict[str, ModelEvidence], outcomes: Outcomes, t: Texts, elsewhere: bool
+) -> Iterable[str]:
     """Yield, for each trained model of a group, the sentences on what it predicts, how useful it is and whether it
     reveals its members."""
     plain = last.get(group.objective)
@@ -241,7 +246,7 @@ def _model_sentences(group: Group, last: dict[str, ModelEvidence], outcomes: Out
         predicts = f"{_predicted_phrase(model, t)}{_compared(model, twin, t)}"
         text = (
             t("findings.recipe_predicts", recipe=recipe, predicts=predicts)  # its epochs are not known
-            if model.split_given
+            if elsewhere
             else t("findings.recipe_about_epochs_epochs_predicts", **known, about=about, predicts=predicts)
             if about
             else t("findings.recipe_epochs_epochs_predicts", **known, predicts=predicts)
@@ -281,14 +286,16 @@ def _by_best_attack(recipe: str, model: ModelEvidence, outcomes: Outcomes, risk:
     """Return the model's name with the number that reveals its members: the best attack on whole texts, else (or if it
     is farther from chance) the number that the table of risks has."""
     best, result = strongest_attack(model), outcomes.results(model)[risk]
-    decided = result.found_estimate if result.found else result.estimate
-    if risk == "individual" and best and is_over_chance(best[1]) and _from_chance(best[1]) >= _from_chance(decided):
+    is_area = (result.found_at_most if result.found else result.number_at_most) is None
+    decided = _distance(result.found_estimate if result.found else result.estimate, CHANCE if is_area else 0.0)
+    if risk == "individual" and best and is_over_chance(best[1]) and _distance(best[1], CHANCE) >= decided:
         return f"{recipe} {_auc_in_words(best, t)}"
     return _by_number(recipe, result, t)
 
 
-def _from_chance(auc: Estimate | None) -> float:
-    return abs((CHANCE if auc is None or auc.value is None else auc.value) - CHANCE)
+def _distance(estimate: Estimate | None, chance: float) -> float:
+    """Return how far an estimate is from chance, on either side; 0 without one."""
+    return 0.0 if estimate is None or estimate.value is None else abs(estimate.value - chance)
 
 
 def _by_number(recipe: str, result: RiskResult, t: Texts) -> str:

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from reticent.audit.stats.estimate import Estimate
 
 
-def summary_table(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> Table:
+def summary_table(models: Sequence[ModelEvidence], t: Texts = ENGLISH, *, elsewhere: bool = False) -> Table:
     """Return the table of held-out utility, Privacy and membership AUC with 95 % intervals, at most 80 columns wide.
 
-    For several seeds it shows the means, with the lowest and highest training below.
+    For several seeds it shows the means, with the lowest and highest training below. Of models that were trained
+    ``elsewhere`` the number of epochs is not known.
     """
     last = last_checkpoints(models)
     seeds = num_seeds(last)
@@ -56,7 +57,7 @@ def summary_table(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> Table:
         privacy, auc = model.privacy["both"].types, loss_auc(model)
         table.add_row(
             model.recipe if model.recipe != "base" else f"base ({objective})",
-            str(model.epoch) if model.epoch and not model.split_given else "-",
+            str(model.epoch) if model.epoch and not elsewhere else "-",
             _estimate_text(words),
             _estimate_text(all_words, interval=False),
             _estimate_text(privacy),

@@ -57,7 +57,11 @@ WIDTH = 6
 
 
 #: Unit of an estimate -> what names its number; the others are people.
-UNITS = {"households": "dossier.n_households", "rows of the vocabulary": "dossier.n_rows_of_the_vocabulary"}
+UNITS = {
+    "household": "dossier.n_households",
+    "households": "dossier.n_households",
+    "rows of the vocabulary": "dossier.n_rows_of_the_vocabulary",
+}
 
 
 class Line(NamedTuple):

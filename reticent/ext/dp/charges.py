@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -196,14 +195,9 @@ def _limiting_units(run: Run, budget: Budget) -> int:
     """Return the number of units that a budget's default limit of delta follows from: the largest that one of its
     trainings declares (``train.dp.num_units``) or else counts. Each is held to its own, once the vocabulary is spent.
     """
-    models = [model for model in run.job.model if run.job.training(model).dp is not None]
-    settings = [each for each in (privacy_of(run, model) for model in models) if _path(each) == budget.path]
-    return max((each.num_units or _num_units(run, each.unit) for each in settings), default=1)  # 1: there is no limit
-
-
-def _path(privacy: PrivacyConfig) -> Path | None:
-    budget = budget_of(privacy)
-    return None if budget is None else budget.path
+    settings = [privacy for _, _, privacy, *_ in _private_trainings(run) if budget_of(privacy) == budget]
+    numbers = [privacy.num_units or _num_units(run, privacy.unit) for privacy in settings]
+    return max(numbers, default=0) or _num_units(run, "household" if by_household(run.job) else "individual")
 
 
 def _num_units(run: Run, unit: str) -> int:

@@ -166,10 +166,13 @@ class _Epochs(TrainerCallback):
     epoch over all processes, and writes the ledger (counts) at the end."""
 
     def __init__(self, guard: TargetGuard, trainer: Trainer, ledger: Path | None):
-        self.guard, self.trainer, self.ledger, self._seen, self._first_step = guard, trainer, ledger, 0, 0
+        self.guard, self.trainer, self.ledger, self._seen = guard, trainer, ledger, 0
+        self._first_step: int | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._first_step = state.global_step
+        """Keep the step from which the guard counts: the first of its trainings, as their counts add up."""
+        step = state.global_step
+        self._first_step = step if self._first_step is None else min(self._first_step, step)
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Set the epoch of the guard and of the collator."""
