@@ -149,8 +149,8 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
               for sentence in FACTS[fact](context)],
         adversaries=[(who, [(test, test.coverage(context)) for test in who.tests]) for who in ADVERSARIES],
         criteria=criteria, likelihoods=likelihoods, examined=examined, width=WIDTH,
-        key=lambda recipe: _to_printable_svg(key(recipe)),
-        picture=list(map(_to_printable_svg, plots.tradeoff_panels([model.evidence for model in language_models], words))),
+        key=lambda recipe: _for_print(key(recipe)),
+        picture=list(map(_for_print, plots.tradeoff_panels([model.evidence for model in language_models], words))),
         not_made=[(who, test, test.reason_not_made(context)) for who, test in tests_not_made(context)],
         copies=list(attacked_copies(context)), access=list(FACTS["release"](context)),
         counted=ACCESS.get(str(setting(audit, "dossier", "access")), ()),
@@ -222,7 +222,7 @@ def _format_utility(model: ShownModel, words: Texts) -> str:
     return f"{words.value(measured)} ({words.interval(measured)})"
 
 
-def _to_printable_svg(svg: str) -> str:
+def _for_print(svg: str) -> str:
     """Return an SVG figure for print: each CSS variable is replaced by its fallback colour."""
     return re.sub(r"var\(--[\w-]+,(#\w+)\)", r"\1", svg)
 

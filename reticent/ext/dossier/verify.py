@@ -176,8 +176,7 @@ def _check_pages(folder: Path, evidence: DossierEvidence, result: Checked) -> No
     languages = (first, *(each for each in LANGUAGES if each != first and f"dossier.{each}.html" in names))
     pages = {page_name(each, languages, "html"): each for each in languages}
     if sorted(pages) == names and all(
-        _without_drawings((folder / name).read_text(encoding="utf-8"))
-        == _without_drawings(render(evidence, each, languages))
+        _drop_svgs((folder / name).read_text(encoding="utf-8")) == _drop_svgs(render(evidence, each, languages))
         for name, each in pages.items()
     ):
         result.holds.append(f"{', '.join(names)}: as {EVIDENCE} gives them")
@@ -187,7 +186,7 @@ def _check_pages(folder: Path, evidence: DossierEvidence, result: Checked) -> No
         result.unchecked.append(f"dossier*.pdf: not compared with {EVIDENCE}")
 
 
-def _without_drawings(page: str) -> str:
+def _drop_svgs(page: str) -> str:
     """Return an HTML page in which each SVG is replaced by its labels, since drawings differ slightly between
     machines.
     """
