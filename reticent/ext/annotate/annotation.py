@@ -82,7 +82,7 @@ def write_annotation(
 
     Parameters
     ----------
-    texts, found : row -> text, and row -> spans, of every document of the sample
+    texts, spans : row -> text, and row -> spans, of every document of the sample
 
     Raises
     ------

@@ -121,7 +121,8 @@ def _largest_individual_count(drawn: Drawn, counts: np.ndarray) -> float:
 
 def _estimate_identifiers(drawn: Drawn, found: np.ndarray, marked: np.ndarray, crowd: float) -> SampledIdentifiers:
     """Estimate recall and number of missed identifiers in the corpus from the numbers found and marked by annotators in
-    each sampled document. ``crowd`` is the largest number missed of one individual, which widens the intervals.
+    each sampled document. ``crowd`` is the largest number missed of one individual,
+    for the intervals.
     """
     missed = marked - found
     return SampledIdentifiers(
