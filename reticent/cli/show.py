@@ -32,7 +32,7 @@ from reticent.audit.texts import ENGLISH
 from reticent.core.artifact import read_manifest, writing_to
 from reticent.core.eta import clock_time, span_of
 from reticent.engine.detect.rules import list_rules
-from reticent.ext.dp.budget import Spending, to_plain, totals
+from reticent.ext.dp.budget import Spending, entry_to_json, totals
 from reticent.job.run import Run
 from reticent.trainer.privacy import show_delta, show_epsilon
 
@@ -240,7 +240,11 @@ def print_budget(spendings: list[Spending], files: list[Path], as_json: bool) ->
 
     place = ", ".join(map(str, files))
     if as_json:
-        print(json.dumps({"file": place, "runs": [to_plain(each) for each in spendings], "totals": totals(spendings)}))
+        print(
+            json.dumps(
+                {"file": place, "runs": [entry_to_json(each) for each in spendings], "totals": totals(spendings)}
+            )
+        )
         return
     if not spendings:
         print(f"{place}: no private run is noted")

@@ -121,7 +121,7 @@ def _with_noisy_supports(
     # Of the run's members, for each of its recipes and trainings.
     name = "voters" if listed is None else "voters of words on no list"
     voters = run.memoize(name, key, lambda: _count_votes(run, index, run.individuals, noise, key, listed))
-    with resolve("reticent.ext.dp.charges:charged_vocabulary")(run, noise, words, k):
+    with resolve("reticent.ext.dp.charges:charge_vocabulary")(run, noise, words, k):
         return noisy_index(index, k, noise, key, voters=voters)
 
 

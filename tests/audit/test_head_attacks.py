@@ -28,7 +28,13 @@ from reticent.audit.membership.validity import DISTINGUISHABLE, FAULT, QUIET, ho
 from reticent.audit.stats.intervals import Bootstrap
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.ext.classify.documents import labelled_documents
-from reticent.ext.head_attacks.attributes import Question, make_questions, told_attribute, told_share, with_value
+from reticent.ext.head_attacks.attributes import (
+    Question,
+    attack_attribute,
+    make_questions,
+    success_probabilities,
+    with_value,
+)
 from reticent.ext.head_attacks.measure import head_evidence, labels_alone
 from reticent.ext.head_attacks.scores import Classifier, Tagger
 from reticent.ext.head_attacks.stage import read_heads
@@ -72,7 +78,7 @@ def test_a_value_is_replaced_wherever_it_stands_as_words(text: str, true: str, v
 def test_the_share_that_is_told_counts_ties_as_guesses(
     own: list[float], right: list[bool], expected: tuple[float, float]
 ) -> None:
-    assert told_share(np.array(own), np.array(right)) == pytest.approx(expected)
+    assert success_probabilities(np.array(own), np.array(right)) == pytest.approx(expected)
 
 
 def test_a_question_is_about_a_document_with_the_value_and_its_alternatives_are_no_values_of_the_person() -> None:
@@ -108,14 +114,14 @@ def test_attributes_are_found_in_a_head_that_knows_its_people_and_not_in_one_tha
 
         return log_probs
 
-    found = told_attribute(questions, head(is_member), is_member, **BOOTSTRAP)
+    found = attack_attribute(questions, head(is_member), is_member, **BOOTSTRAP)
     share = np.mean(~flip[120:])
     for sides in (found.logits, found.label_only):
         assert (sides.members.value, sides.heldout.value) == pytest.approx((1.0, share))
         assert sides.excess.low is not None
         assert sides.excess.low > 0.3
     assert found.chance == 0.5
-    others = told_attribute(questions, head(np.zeros(240, dtype=bool)), is_member, **BOOTSTRAP)
+    others = attack_attribute(questions, head(np.zeros(240, dtype=bool)), is_member, **BOOTSTRAP)
     for sides in (others.logits, others.label_only):
         assert sides.excess.low is not None
         assert sides.excess.high is not None

@@ -51,7 +51,7 @@ def charge_lines(run: Run, t: Texts = ENGLISH) -> Iterator[str]:
     """Yield for each budget a phrase on the epsilons that a job's trainings, heads and vocabularies cost each and
     together.
     """
-    for spendings in _pending_costs(run, every=True).values():
+    for spendings in _pending_costs(run, include_charged=True).values():
         asked = [each.guarantee for each in counted_entries(spendings)]
         total = together(asked)
         each = t.listed([show_epsilon(one.epsilon) for one in asked if one.epsilon is not None])
@@ -88,7 +88,7 @@ def spent_so_far(run: Run, training: Training) -> str:
 
 
 @contextmanager
-def charged_vocabulary(run: Run, noise: Noise, words: Words, k: int) -> Iterator[None]:
+def charge_vocabulary(run: Run, noise: Noise, words: Words, k: int) -> Iterator[None]:
     """Context manager: charge a private vocabulary to every budget of a job before its block draws it, and settle the
     cost after; each further support threshold k of the same draw costs half of delta
     (definitions.md#private-vocabulary). A training by it includes its cost, and it then no longer counts itself.
@@ -129,21 +129,21 @@ def _budgets(run: Run) -> list[Budget]:
     return list(found.values()) or [own]
 
 
-def _pending_costs(run: Run, *, every: bool = False) -> dict[Budget, list[Spending]]:
-    """Return budget -> entries that a job's private trainings, heads and vocabularies will be charged, if not charged
-    yet (``every``: all).
+def _pending_costs(run: Run, *, include_charged: bool = False) -> dict[Budget, list[Spending]]:
+    """Return budget -> entries of a job's private trainings, heads and vocabularies that are not charged yet, or with
+    ``include_charged`` of all.
     """
     found: dict[Budget, list[Spending]] = {}
     for budget in _budgets(run):
         drawn = {each.run for each in budget.spent()}
         for words, (noise, all_k) in _vocabularies(run).items():
             cost = _vocabulary_entry(run, budget, noise, words, all_k)
-            if every or cost.run not in drawn:
+            if include_charged or cost.run not in drawn:
                 found.setdefault(budget, []).append(cost)
     for training in _private_trainings(run):
         path = run.folder / training[0]
         is_charged = (path / MANIFEST).exists() or bool(parts_of(path))
-        if every or not is_charged:
+        if include_charged or not is_charged:
             budget, cost = _training_entry(run, *training)
             found.setdefault(budget, []).append(cost)
     return found
@@ -163,7 +163,7 @@ def _private_trainings(run: Run) -> Iterator[tuple[str, Recipe, PrivacyConfig, i
 
 
 def _vocabularies(run: Run) -> dict[Words, tuple[Noise, set[int]]]:
-    """Return word settings -> (noise, support thresholds k) of the private vocabularies that a job draws."""
+    """Return word settings -> (noise, all support thresholds k) for each private vocabulary that a job draws."""
     found: dict[Words, tuple[Noise, set[int]]] = {}
     for policy in (run.job.protect, *map(run.job.protection, recipes_of(run.job))):
         noise = noise_of(run, policy.k, policy.words)
@@ -201,9 +201,7 @@ def _limiting_units(run: Run, budget: Budget) -> int:
 
 
 def _num_units(run: Run, unit: str) -> int:
-    """Return the approximate number of privacy units among the members, or the number expected before the
-    split exists.
-    """
+    """Return the number of privacy units among the members; before the split exists, the number to be expected."""
     corpus = run.whole_corpus
     try:
         is_member = run.individuals.mask(MEMBERS)

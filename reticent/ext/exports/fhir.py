@@ -125,7 +125,7 @@ def _resources(loaded: Any, place: str, elsewhere: Mapping[str, Any]) -> Iterato
 
 
 def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two resources are equal, or the same Patient in two versions."""
+    """Return whether two resources are equal, or are versions of the same Patient."""
     patients = [each.get("id") for each in (one, other) if each.get("resourceType") == "Patient"]
     return one == other or (len(patients) == 2 and patients[0] == patients[1] is not None)
 
@@ -197,15 +197,17 @@ def _subject(found: _Resource) -> tuple[str, str | None]:
 
 
 def _identifier(identifiers: Any) -> str | None:
+    """Return the first value that is not blank in a list of FHIR identifiers; None without one."""
     return next((value for each in _list(identifiers) if (value := str(_get(each, "value") or "").strip())), None)
 
 
 def _refuse(reason: str) -> Any:
+    """Raise `UnreadableError` with this reason."""
     raise UnreadableError(reason)
 
 
 def _type(resource: Mapping[str, Any]) -> str | None:
-    """The text or the code of what kind of document it is."""
+    """Return the text or code of a resource's document type; None without one."""
     concept = resource.get("type") or resource.get("code")
     coded = next(iter(_list(_get(concept, "coding"))), None)
     found = _get(concept, "text") or _get(coded, "display") or _get(coded, "code")
@@ -213,6 +215,7 @@ def _type(resource: Mapping[str, Any]) -> str | None:
 
 
 def _of_reference(resource: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    """Return the text of a DocumentReference: that of its first readable attachment."""
     return _first_readable([_get(each, "attachment") for each in _list(resource.get("content"))], known)
 
 
@@ -244,6 +247,7 @@ def _section(section: Any) -> Iterator[str]:
 
 
 def _narrative(resource: Mapping[str, Any]) -> str:
+    """Return the text of a resource's narrative (an HTML ``div``); raise `UnreadableError` if there is none."""
     page = _get(resource.get("text"), "div")
     text = html_text(page) if isinstance(page, str) else ""
     return text if text.strip() else _refuse("no text in it")
@@ -271,6 +275,7 @@ def _first_readable(attachments: list[Any], known: Mapping[str, Any]) -> str:
 
 
 def _attachment(attachment: Any, kind: str | None, known: Mapping[str, Any]) -> str:
+    """Return the text of an attachment, from its base64 data or from a Binary among the ``known`` resources."""
     data, address = _get(attachment, "data"), _get(attachment, "url")
     if data is None and isinstance(address, str):
         data = _get(known.get(address), "data")
@@ -285,6 +290,7 @@ def _attachment(attachment: Any, kind: str | None, known: Mapping[str, Any]) -> 
 
 
 def _list(value: Any) -> list[Any]:
+    """Return the value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 
@@ -296,4 +302,5 @@ def _whole_list(value: Any) -> list[Any]:
 
 
 def _get(value: Any, name: str) -> Any:
+    """Return a member of a JSON object; None if the value is no object or has no such member."""
     return value.get(name) if isinstance(value, dict) else None

@@ -69,7 +69,7 @@ class _Signs:
 
 @lru_cache
 def _signs_of(begin: str) -> _Signs:
-    """The signs of a message by its first nine characters."""
+    """Return the separators of an HL7 message, from its first nine characters (MSH-1 and MSH-2)."""
     given = begin[4:].partition(begin[3])[0]
     return _Signs(begin[3], *(given[n] if n < len(given) else sign for n, sign in enumerate("^~\\&")))
 
@@ -160,7 +160,7 @@ def merged_numbers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _starts(data: bytes) -> Iterator[int]:
-    """Where messages begin: MSH at the beginning of a line, and a sign behind it."""
+    """Yield the byte offset of each message: of MSH at the beginning of a line with a separator after it."""
     at = data.find(b"MSH")
     while at >= 0:
         if data[max(at - 1, 0) : at] in b"\r\n\x0b\x1c" and re.match(rb"[^\w\s]", data[at + 3 : at + 4]):
@@ -169,6 +169,7 @@ def _starts(data: bytes) -> Iterator[int]:
 
 
 def _decoded(data: bytes) -> str:
+    """Decode a message by the character set in MSH-18; without one, as UTF-8 or Windows-1252."""
     header = re.split(rb"[\r\n]", data, maxsplit=1)[0].decode("latin-1")
     fields = header.split(header[3])
     named = fields[17].partition(_signs_of(header[:9]).repetition)[0].strip().upper() if len(fields) > 17 else ""
@@ -271,6 +272,7 @@ def _finished(
 
 
 def _first(value: str, signs: _Signs) -> str | None:
+    """Return the first component of a field's first repetition, without escapes; None if it is empty or ""."""
     found = unescape(value.partition(signs.repetition)[0].partition(signs.component)[0], signs).strip()
     return found if found and found != '""' else None
 
@@ -283,6 +285,7 @@ def _individual(numbers: str, signs: _Signs) -> str | None:
 
 
 def _date(value: str) -> str | None:
+    """Return the value if it is an HL7 date or time, else None."""
     return value if re.fullmatch(r"\d{4,14}(?:\.\d+)?(?:[+-]\d{4})?", value) else None
 
 

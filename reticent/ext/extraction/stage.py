@@ -37,7 +37,7 @@ EXTRACTION = "extraction"
 
 def extraction_steps(run: Run) -> Iterator[Step]:
     """Yield the build step of the extraction attacks on each base model and on the last checkpoint of each training."""
-    for measurement in _measurements(run):
+    for measurement in _attacked_models(run):
         work = partial(extraction_step_work, run, measurement)
         group = measurement.training and measurement.training.name
         yield Step.of(_artefact(run, measurement), partial(_build, run, measurement), group=group, work=work)
@@ -45,12 +45,12 @@ def extraction_steps(run: Run) -> Iterator[Step]:
 
 def extraction_inputs(run: Run) -> dict[str, str]:
     """Return artefact name -> fingerprint of the extraction results of a run."""
-    names = (_artefact_name(measurement) for measurement in _measurements(run))
+    names = (_artefact_name(measurement) for measurement in _attacked_models(run))
     return {name: run.fingerprints.of(name) for name in names}
 
 
-def _measurements(run: Run) -> list[Measurement]:
-    """Return the attacked models: each base model, and the last checkpoint of every training."""
+def _attacked_models(run: Run) -> list[Measurement]:
+    """Return the models to attack: each base model, and the last checkpoint of every training."""
     if run.job.extraction is None and run.job.canaries is None:
         return []
     asked = []
@@ -138,7 +138,7 @@ def extraction_section(run: Run) -> Extraction | None:
 
     bases: dict[str, Passages] = {}
     models = []
-    for measurement in _measurements(run):
+    for measurement in _attacked_models(run):
         seed = None if measurement.training is None else measurement.training.seed
         path = run.folder / _artefact_name(measurement) / "extraction.json"
         found = from_json(ExtractedModel, read_json(path), str(path))

@@ -103,7 +103,7 @@ def detect(
         check_options(name, own)
     if "gold" in given and documents.columns.spans is None:
         raise PolicyError("detector gold needs the column of annotated identifiers (corpus.spans)")
-    refuse_learning(names, given)
+    refuse_word_counting(names, given)
     if missing := [name for name in columns_beside(names, given) if name not in documents.more]:
         raise PolicyError(f"detect.records.columns: open the documents with this column too, more=[{missing[0]!r}]")
     how = _Detectors(tuple(names), given, documents.ids)
@@ -117,7 +117,7 @@ def _require_records(
 ) -> None:
     """Raise `CorpusError` if no individual of the documents is in the table of records; warn if some are not."""
     with errors_of_tasks():
-        num, num_without = map_elements(documents.parts, partial(how.without_record, table)).reduce(_sum)
+        num, num_without = map_elements(documents.parts, partial(how.without_record, table)).reduce(_add_pairs)
     if num_without == num:
         raise CorpusError(
             f"{table}: column individual_id holds none of the {num:,} individuals of the documents (their column "
@@ -127,7 +127,7 @@ def _require_records(
         warn(missing_records(num_without, num, table))
 
 
-def _sum(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+def _add_pairs(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
     """Return the element-wise sum of two pairs of counts."""
     return a[0] + b[0], a[1] + b[1]
 
@@ -138,8 +138,10 @@ def columns_beside(names: Sequence[str], options: Mapping[str, Mapping[str, Any]
     return list(dict.fromkeys(columns.values()))
 
 
-def refuse_learning(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise `PolicyError` for detectors that first count common words in all documents, which is not done on Spark."""
+def refuse_word_counting(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise `PolicyError` for a detector that must first count the common words of all documents, which is not done on
+    Spark.
+    """
     for name in names:
         own = options.get(name, {})
         if name in ("records", "gazetteer", "shipped") and not own.get("common") and own.get("guard") is not False:

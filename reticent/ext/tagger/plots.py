@@ -25,15 +25,20 @@ TICKS = (1e-5, 1e-4, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
 
 def tagger_panels(result: TaggerEvidence, scores: np.ndarray) -> list[str]:
     """Draw the figures of a tagger's attack results; return them as SVG strings."""
-    panels = [_roc(result), _densities(scores), _by_prompt(result), _by_kind(result)]
+    panels = [
+        _draw_roc(result),
+        _draw_histograms(scores),
+        _draw_precision_by_prompt(result),
+        _draw_accuracy_by_kind(result),
+    ]
     if any(row.advantage for row in result.occurrences):
-        panels.insert(2, _occurrences(result))
+        panels.insert(2, _draw_advantage_by_mentions(result))
     return panels
 
 
 @styled
-def _roc(result: TaggerEvidence) -> str:
-    """Return the ROC curves of mean and maximum score and of the baseline without the model, as SVG."""
+def _draw_roc(result: TaggerEvidence) -> str:
+    """Draw the ROC curves of mean score, maximum score and the baseline without the model; return the SVG text."""
     figure, axis = new_panel("ROC, test names", "solid: mean score, dots: maximum, grey: without the model", height=3.5)
     axis.plot([0, 1], [0, 1], color=SOFT, linestyle="--", linewidth=1)
     curves, test = result.test.list.roc, result.test
@@ -47,8 +52,8 @@ def _roc(result: TaggerEvidence) -> str:
 
 
 @styled
-def _densities(scores: np.ndarray) -> str:
-    """Return histograms of the mean scores of member and held-out names on a log-odds axis, as SVG."""
+def _draw_histograms(scores: np.ndarray) -> str:
+    """Draw histograms of the mean scores of member and held-out names on a log-odds axis; return the SVG text."""
     sides = nd_as_zero(scores).reshape(len(scores), 2, -1).mean(axis=0)
     edge = 10.0**-EDGE
     odds = [_log_odds(np.clip(side, edge, 1 - edge)) for side in sides]
@@ -73,8 +78,8 @@ def _log_odds(probability: Any) -> Any:
 
 
 @styled
-def _occurrences(result: TaggerEvidence) -> str:
-    """Return the figure of the advantage by how often a name is mentioned in training, as SVG."""
+def _draw_advantage_by_mentions(result: TaggerEvidence) -> str:
+    """Draw the advantage by how often a name is mentioned in training; return the SVG text."""
     measured = [(row, row.advantage) for row in result.occurrences if row.advantage]
     rows, advantages = zip(*measured, strict=True)
     names = [_format_range(row) for row in rows]
@@ -100,8 +105,8 @@ def _format_range(row: RatesByMentions) -> str:
 
 
 @styled
-def _by_prompt(result: TaggerEvidence) -> str:
-    """Return the figure of average precision by prompt, as SVG."""
+def _draw_precision_by_prompt(result: TaggerEvidence) -> str:
+    """Draw the average precision of each prompt; return the SVG text."""
     texts = [prompt.text for prompt in result.prompts]
     estimates = [row.average_precision for row in result.test.by_prompt]
     figure, axis = new_panel("Average precision by prompt", "test names; 0.5 is a random list", width=5.2, height=3.5)
@@ -112,8 +117,8 @@ def _by_prompt(result: TaggerEvidence) -> str:
 
 
 @styled
-def _by_kind(result: TaggerEvidence) -> str:
-    """Return the figure of pair accuracy by attack strategy and by kind of prompt, as SVG."""
+def _draw_accuracy_by_kind(result: TaggerEvidence) -> str:
+    """Draw the accuracy on pairs by attack strategy and kind of prompt; return the SVG text."""
     side = result.test
     rows = [(name, row.accuracy) for name, row in side.pairwise.items()]
     rows += [("blind", side.blind.accuracy)]
