@@ -164,7 +164,7 @@ def _read_words(
         corpus, individuals, splits=splits, index=index, spans=spans, policy=policy, num_threads=num_threads
     )
     for part, words, flags, *_ in flagged:
-        words_of.append(ids.of(part.texts, words))
+        words_of.append(ids.look_up(part.texts, words))
         flags_of.append(flags)
         lengths.append(np.diff(words.doc_offsets))
         individual.append(part.codes)

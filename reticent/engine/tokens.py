@@ -324,7 +324,7 @@ def _write_rewritten(
             try:
                 tokens = encoder.pack(text.texts, text.words, text.flags, text.ngram_starts, gaps=text.gaps)
             except CorpusError as error:
-                raise flagged.placed(error, part) from None
+                raise flagged.locate_error(error, part) from None
             flagged.check_tokens(part, documents.words, tokens.doc_offsets)
             writer.write(part.doc_ids, part.codes, tokens)
             if spans is not None and text.spans is not None:

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from reticent.core.artifact import write_private
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.corpus import Corpus
-from reticent.engine.identity import Ids, as_read, fold_ids
+from reticent.engine.identity import Ids, fold_ids, normalise_listed_ids
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.protocol import origin_of
 
@@ -127,7 +127,7 @@ def matched(
     names = known.unique().cast(pa.string())
     alike = names.filter(pc.is_in(form_of(names, choice), value_set=form_of(ids, choice)))
     if choice == "stop":
-        as_read(ids, alike, choice, where, place)
+        normalise_listed_ids(ids, alike, choice, where, place)
     return alike
 
 

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.config import SplitConfig
-from reticent.engine.identity import SAYS_MISSING, Ids, check_choice, fold_ids, missing_rows
+from reticent.engine.identity import SAYS_MISSING, Ids, check_choice, fold_ids, missing_id_rows
 from reticent.engine.schema import INDIVIDUALS, SPLITS
 from reticent.engine.sources.columns import SOURCE_COLUMN, as_text, sorted_codes
 from reticent.engine.sources.config import Columns, OnNull
@@ -513,7 +513,7 @@ class _Cut:
             may_be_null = name == "household_id" and not self.by_household
             if (ids.null_count and not may_be_null) or len(_rust.blank_rows(ids)):
                 raise CorpusError(f"column {name}: a document has none (null or blank)")
-            if name != "doc_id" and len(missing_rows(ids, self.real_ids)):
+            if name != "doc_id" and len(missing_id_rows(ids, self.real_ids)):
                 raise CorpusError(f"column {name}: {SAYS_MISSING}")
             columns[name] = ids.fill_null("")
         for name in [name for name in columns if name.startswith(SOURCE_COLUMN)]:
