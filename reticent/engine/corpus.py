@@ -225,7 +225,7 @@ class Corpus:
             self._check_individuals(table)
             self._ids, self._num_rows, self.repaired = table, num_rows, repaired
             self.reading.oddities = self._unusual_values()
-            self.reading.scanned()
+            self.reading.tell_scan_notices()
         return self._ids
 
     def _unusual_values(self) -> list[str]:

@@ -138,7 +138,7 @@ def iter_word_occurrences(
     while first < len(documents):
         full = (total[first - 1] if first else 0) + WORDS_AT_ONCE
         last = int(ends[min(int(np.searchsorted(total[ends - 1], full)), len(ends) - 1)])
-        numbers = words.of(documents[first:last])
+        numbers = words.index_rows(documents[first:last])
         word = row_of[np.minimum(numbers, len(row_of) - 1)]
         unit = np.repeat(units[documents[first:last]].astype(np.int64), lengths[first:last])
         yield unit[word >= 0], word[word >= 0]

@@ -203,8 +203,8 @@ def _refusal_message(column: str, spellings: Spellings, describe_row: Callable[[
     """Return the error message for ids that differ in spelling only: kinds of difference, first places, remedy."""
     where = spellings.describe_places(lambda rows: " and ".join(describe_row(int(row)) for row in rows))
     return (
-        f"column {column}: {len(spellings.rows):,} ids are {len(spellings):,} but for how they are spelt, and each would "
-        f"count by itself. They differ in {spellings.describe_kinds()}: {where}. Correct them; "
+        f"column {column}: {len(spellings.rows):,} ids are {len(spellings):,} but for how they are spelt, and each "
+        f"would count by itself. They differ in {spellings.describe_kinds()}: {where}. Correct them; "
         f"or {_CHOICES}"
     )
 

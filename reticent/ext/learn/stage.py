@@ -359,7 +359,7 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
             gone = read_ids(file, owners.unique(), run.job.corpus.ids)[0]
             marked = marked.filter(pc.invert(pc.is_in(marked.column("individual_id"), gone)))
         record = run.left_out(again=True)  # a register is no file, and marks may not say whose they are
-        left = record.people(marked.column("individual_id").combine_chunks(), run.job.corpus.ids)
+        left = record.has_individuals(marked.column("individual_id").combine_chunks(), run.job.corpus.ids)
         left |= record.has("text", sha256(marked.column("text")))
         marked = marked.filter(pa.array(~left))
     num_marked = marked.num_rows

@@ -421,7 +421,7 @@ def _without_withdrawn(frame: DataFrame, reading: Withdrawals) -> DataFrame:
     alike = documents.mapInArrow(
         Task(partial(_copies_of_left, gone, record, left.column("sha256").combine_chunks())), columns
     )
-    reading.compare(known, [_collect_documents(alike)], [left], gone)
+    reading.end_with_tables(known, [_collect_documents(alike)], [left], gone)
     return frame.mapInArrow(Task(partial(_without_gone, gone)), frame.schema)
 
 
@@ -439,7 +439,7 @@ def _find_listed_ids(
     for batch in batches:
         ids = batch.column(0).cast(pa.string())
         is_listed = pc.is_in(fold_ids(ids), value_set=lines)
-        yield batch.filter(pc.or_(is_listed, pa.array(record.people(ids, choice))))
+        yield batch.filter(pc.or_(is_listed, pa.array(record.has_individuals(ids, choice))))
 
 
 def _documents_of(gone: pa.Array, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
