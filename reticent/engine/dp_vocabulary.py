@@ -57,8 +57,8 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
 
 def vote_threshold(k: int, max_words: int, sigma: float, delta: float) -> float:
     """Return the threshold that the noisy sum of votes (1 / sqrt(max_words) each) must exceed for a word to be
-    unprotected. With probability 1 - ``delta``, noise lifts no word that one individual shares with only k voters above
-    it."""
+    unprotected. The probability that noise lifts any of one individual's words with only k voters above it is at most
+    ``delta``."""
     from scipy.stats import norm
 
     return float(k / math.sqrt(max_words) + sigma * norm.isf(-math.expm1(math.log1p(-delta) / max_words)))

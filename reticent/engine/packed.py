@@ -140,7 +140,8 @@ class PackedTokens:
         stored, firsts = self.stored, self.firsts[documents]
         gather_packed(
             stored.ids, stored.high, stored.begins, stored.outside, self.direct, self.indirect,
-            stored.words_before_blocks, stored.exceptions, stored.passed, firsts, firsts + (starts - self.doc_offsets[documents]), starts, lengths,
+            stored.words_before_blocks, stored.exceptions, stored.passed,
+            firsts, firsts + (starts - self.doc_offsets[documents]), starts, lengths,
             offset, pad, *out,
         )  # fmt: skip
 

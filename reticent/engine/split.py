@@ -250,7 +250,7 @@ _STREAM_REPEATED = (1 << 32) + 3
 
 def draw_repeated(individuals: Individuals, num: int, *, seed: int) -> np.ndarray:
     """Return a random mask of the individuals whose documents are repeated as a positive control, bool
-    (num_individuals,). It has ``num`` units of the members, and as large a share of the held-out units."""
+    (num_individuals,). It has ``num`` units of the members, and about as large a share of the held-out units."""
     keys = generator(seed, _STREAM_REPEATED).random(individuals.num_units)
     of_members = np.sort(keys[np.unique(individuals.units[individuals.mask(MEMBERS)])])
     highest = of_members[: max(num, 1)].max(initial=0.0)
