@@ -180,7 +180,7 @@ def words_of_users(corpus: Any, individuals: Any, index: Any) -> tuple[np.ndarra
     """Return whose word stands at each place of the members' documents, and its row in an index."""
     ids, unit, word = WordIds(index), [], []
     for part, words, *_ in FlaggedWords(corpus, individuals, splits=("members",)):
-        word.append(ids.of(part.texts, words).astype(np.int64))
+        word.append(ids.look_up(part.texts, words).astype(np.int64))
         unit.append(np.repeat(part.units.astype(np.int64), np.diff(words.doc_offsets)))
     return np.concatenate(unit), np.concatenate(word)
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.resolve import resolve
-from reticent.engine.dp_vocabulary import count_voters, numbered_words, word_order
+from reticent.engine.dp_vocabulary import count_voters, iter_word_occurrences, word_order
 from reticent.engine.noisy_threshold import noisy_index, read_or_draw_key
 from reticent.engine.public_words import read_public_words
 from reticent.engine.schema import INDIRECT, MEMBERS
@@ -139,7 +139,7 @@ def _count_votes(
         )
     numbered = run.numbered
     codes = individuals.individual_codes(run.corpus.scan().column("individual_id"))
-    parts = numbered_words(
+    parts = iter_word_occurrences(
         numbered.words, numbered.index, index, individuals.units[codes], individuals.mask(MEMBERS)[codes]
     )
     if listed is not None:

@@ -132,8 +132,8 @@ def test_no_template_has_a_text_of_its_own() -> None:
     found = []
     for path in TEMPLATES:
         source = re.sub(r"<style>.*?</style>|\{%.*?%\}|\{\{.*?\}\}", "\0", path.read_text(encoding="utf-8"), flags=re.S)
-        texts_of = re.sub(r"<[^<>]*>", "\0", source).split("\0")
-        found += [(path.name, text.strip()) for text in texts_of if re.search(r"[A-Za-z]{2}", text)]
+        texts_by_row = re.sub(r"<[^<>]*>", "\0", source).split("\0")
+        found += [(path.name, text.strip()) for text in texts_by_row if re.search(r"[A-Za-z]{2}", text)]
     assert len(TEMPLATES) > 10
     assert [(name, text) for name, text in found if text not in allowed] == []
 

@@ -24,7 +24,7 @@ from reticent.audit.report.figure import (
 )
 from reticent.audit.report.selectors import Group, groups_of, last_of, ordinary_utility, strongest_attack
 from reticent.audit.texts import ENGLISH, Texts
-from reticent.trainer.privacy import shown_in
+from reticent.trainer.privacy import parse_guarantee
 from reticent.trainer.recipes import parted_name
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _private_arms(models: Sequence[ModelEvidence]) -> Arms:
     """Return the private trainings by recipe, ascending by epsilon, of recipes with at least two epsilons."""
     found: Arms = {}
     for model in models:
-        shown = shown_in(model.guarantee or "")
+        shown = parse_guarantee(model.guarantee or "")
         if shown is not None and math.isfinite(shown[0]):
             found.setdefault(parted_name(model.recipe)[0], []).append((shown[0], model))
     return {

@@ -44,7 +44,7 @@ from reticent.audit.report.selectors import (
 from reticent.audit.stats.estimate import CHANCE
 from reticent.audit.stats.seeds import num_seeds
 from reticent.audit.texts import ENGLISH, FOUND, NOT_FOUND, NOT_MEASURED, Mark, Marked, Texts, model_name
-from reticent.trainer.privacy import MEANINGLESS, Guarantee, show_delta, show_epsilon, shown_in, together
+from reticent.trainer.privacy import MEANINGLESS, Guarantee, parse_guarantee, show_delta, show_epsilon, together
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
@@ -552,7 +552,7 @@ def charged_together(models: Sequence[ModelEvidence], t: Texts) -> Iterable[str]
     is the same."""
     costs = []
     for model in models:
-        if (shown := shown_in(model.guarantee or "")) is not None and math.isfinite(shown[0]):
+        if (shown := parse_guarantee(model.guarantee or "")) is not None and math.isfinite(shown[0]):
             cost = Guarantee(epsilon=shown[0], delta=shown[1], unit=shown[2])  # type: ignore[arg-type]
             costs += [cost] * (model.num_trainings or 1)
     if len(costs) > 1 and (total := together(costs)) is not None:
@@ -563,7 +563,7 @@ def charged_together(models: Sequence[ModelEvidence], t: Texts) -> Iterable[str]
 def said_of_epsilon(guarantee: str, t: Texts) -> str:
     """Return sentences that explain a guarantee's epsilon in words, or say that it protects nobody; empty without an
     epsilon."""
-    shown = shown_in(guarantee)
+    shown = parse_guarantee(guarantee)
     if shown is None:
         return ""
     epsilon, delta, unit = shown

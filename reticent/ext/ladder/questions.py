@@ -21,7 +21,7 @@ import pyarrow as pa
 from reticent.core.errors import PolicyError
 from reticent.core.json_toml import read_toml
 from reticent.engine.detect.records import read_record_table
-from reticent.engine.identity import as_read
+from reticent.engine.identity import normalise_listed_ids
 from reticent.engine.randomness import generator
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.sources.columns import SOURCE_COLUMN
@@ -181,7 +181,7 @@ def add_fields_from_table(
     table, _ = read_record_table(path, ["individual_id", *columns])
     names = individuals.table.column("individual_id").combine_chunks().cast(pa.string())
     given = table.column("individual_id").combine_chunks().cast(pa.string())
-    given = as_read(given, names, ids, str(path), lambda row: f"row {row + 1}")  # type: ignore[arg-type]
+    given = normalise_listed_ids(given, names, ids, str(path), lambda row: f"row {row + 1}")  # type: ignore[arg-type]
     code_of = {name: code for code, name in enumerate(names.to_pylist())}
     for row, name in enumerate(given.to_pylist()):
         code = code_of.get(name, -1)

@@ -359,7 +359,7 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
             gone = read_ids(file, owners.unique(), run.job.corpus.ids)[0]
             marked = marked.filter(pc.invert(pc.is_in(marked.column("individual_id"), gone)))
         record = run.left_out(again=True)  # a register is no file, and marks may not say whose they are
-        left = record.people(marked.column("individual_id").combine_chunks(), run.job.corpus.ids)
+        left = record.has_individuals(marked.column("individual_id").combine_chunks(), run.job.corpus.ids)
         left |= record.has("text", sha256(marked.column("text")))
         marked = marked.filter(pa.array(~left))
     num_marked = marked.num_rows
@@ -388,7 +388,7 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
         tagger = learn_tagger(
             lessons, found, settings, key=_feature_key(run), common=common, detectors=names,
             languages=languages.main(),
-        ).leaning(lean)  # fmt: skip
+        ).with_bias(lean)  # fmt: skip
     tagger.write(folder / "tagger.parquet")
     report["sources"] = {"marks": num_marked, "drawn": lessons.num_rows - num_marked}
     report["left_out"] = {name: num for name, num in marked_categories(lessons).items() if num < MIN_EXAMPLES}
@@ -473,7 +473,7 @@ def cross_validate(
         except CorpusError:  # too little is left to learn from: it finds nothing
             return []
         texts, beside = lessons.column("text").take(rows).combine_chunks(), found_in(found, rows)
-        spans = {lean: tagger.leaning(lean).find(texts, beside, common=common) for lean in LEANS}
+        spans = {lean: tagger.with_bias(lean).find(texts, beside, common=common) for lean in LEANS}
         return [(rows, {lean: words.categories_of(rows, table) for lean, table in spans.items()})]
 
     with ThreadPoolExecutor(2) as pool:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from reticent.audit.config import COMPASS
 from reticent.core.errors import PolicyError
-from reticent.engine.identity import as_read
+from reticent.engine.identity import normalise_listed_ids
 from reticent.engine.randomness import generator
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import households_of
@@ -97,7 +97,7 @@ def _split_subjects(run: Run, subjects: Subjects) -> dict[str, Subjects]:
     document are left out.
     """
     known = run.individuals.table.column("individual_id").combine_chunks()
-    ids = as_read(
+    ids = normalise_listed_ids(
         pa.array(subjects.ids, known.type),
         known,
         run.job.corpus.ids,

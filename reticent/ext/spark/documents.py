@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.config import SplitConfig
-from reticent.engine.identity import SAYS_MISSING, Ids, check_choice, fold_ids, missing_rows
+from reticent.engine.identity import SAYS_MISSING, Ids, check_choice, fold_ids, missing_id_rows
 from reticent.engine.schema import INDIVIDUALS, SPLITS
 from reticent.engine.sources.columns import SOURCE_COLUMN, as_text, sorted_codes
 from reticent.engine.sources.config import Columns, OnNull
@@ -427,7 +427,7 @@ def _without_withdrawn(frame: DataFrame, withdrawals: Withdrawals) -> DataFrame:
     alike = documents.mapInArrow(
         Task(partial(_copies_of_excluded, gone, record, left.column("sha256").combine_chunks())), columns
     )
-    withdrawals.compare(known, [_collect_documents(alike)], [left], gone)
+    withdrawals.end_with_tables(known, [_collect_documents(alike)], [left], gone)
     return frame.mapInArrow(Task(partial(_without_individuals, gone)), frame.schema)
 
 
@@ -445,7 +445,7 @@ def _find_listed_ids(
     for batch in batches:
         ids = batch.column(0).cast(pa.string())
         is_listed = pc.is_in(fold_ids(ids), value_set=listed_ids)
-        yield batch.filter(pc.or_(is_listed, pa.array(record.people(ids, choice))))
+        yield batch.filter(pc.or_(is_listed, pa.array(record.has_individuals(ids, choice))))
 
 
 def _documents_of(withdrawn_ids: pa.Array, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
@@ -521,7 +521,7 @@ class _Cut:
             may_be_null = name == "household_id" and not self.by_household
             if (ids.null_count and not may_be_null) or len(_rust.blank_rows(ids)):
                 raise CorpusError(f"column {name}: a document has none (null or blank)")
-            if name != "doc_id" and len(missing_rows(ids, self.real_ids)):
+            if name != "doc_id" and len(missing_id_rows(ids, self.real_ids)):
                 raise CorpusError(f"column {name}: {SAYS_MISSING}")
             columns[name] = ids.fill_null("")
         for name in [name for name in columns if name.startswith(SOURCE_COLUMN)]:

@@ -127,7 +127,7 @@ class SparkIndex:
             if n < self.max_n:
                 is_kept = "support > 0" if n == 1 else f"support >= {self.config.least_support}"
                 numbers = numbered(tables[-1].filter(is_kept).select("id"), "number")
-        write_tables(Path(folder), about, found[0], found[1:], at_once=False)
+        write_tables(Path(folder), about, found[0], found[1:], in_parallel=False)
         for each in blobs:
             each.unpersist()
 

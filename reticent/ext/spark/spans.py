@@ -21,7 +21,7 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.corpus import Corpus
 from reticent.engine.detect.choose import check_options, make_detectors, option_files
 from reticent.engine.detect.detector import Detector
-from reticent.engine.detect.records import missing_records
+from reticent.engine.detect.records import missing_records_warning
 from reticent.engine.detect.union import detect_spans
 from reticent.engine.identity import Ids
 from reticent.engine.schema import SPANS
@@ -124,7 +124,7 @@ def _require_records(
             f"{documents.columns.individual_id})"
         )
     if num_without and warn:
-        warn(missing_records(num_without, num, table))
+        warn(missing_records_warning(num_without, num, table))
 
 
 def _add_pairs(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
@@ -187,7 +187,7 @@ class _Detectors:
         individuals = decoded(data).column("individual_id").unique()
         records: Any = self.get()[self.names.index("records")]
         records.check_ids(individuals, f"{table} column individual_id")
-        return len(individuals), records.num_without(individuals)
+        return len(individuals), records.num_without_record(individuals)
 
     def spans(self, data: bytes) -> bytes:
         """Detect identifiers in the documents of a partition; return the spans as a serialised table."""

@@ -69,7 +69,7 @@ def corpus_section(run: Run) -> CorpusEvidence:
         row["share"] = {"value": found / n if n else None, "low": low, "high": high, **about}
     individual = run.individuals.individual_codes(run.corpus.scan().column("individual_id").combine_chunks())
     statistics["detected"] = detected_spans(
-        run.folder / "spans" / "spans.parquet", individual, small_cell=run.job.audit.small_cell
+        run.folder / "spans" / "spans.parquet", individual, min_individuals=run.job.audit.small_cell
     )
     asked = require_kind(run.folder / "spans", "spans").counts
     if "long_documents" in asked:

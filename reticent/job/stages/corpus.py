@@ -112,7 +112,7 @@ def _drop_withdrawn(run: Run) -> None:
     was_known = (
         "withdrawn" not in read_manifest(place).counts and load_kept_job(run.folder / JOB).corpus.withdrawn == lists
     )
-    if was_known and (not record or record.people(gone, run.job.corpus.ids).all()):
+    if was_known and (not record or record.has_individuals(gone, run.job.corpus.ids).all()):
         return  # an earlier version read them, which left whom lists name out of every stage
     if len(gone):
         with write_artifact(place, **about) as writer:
