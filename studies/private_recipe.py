@@ -13,7 +13,7 @@ A row says something of membership only where the lower end of plain's is over .
 Everything is kept under ``--work``, and each training, score and shadow model is a piece: a second start goes on there.
 All sizes but toy need the extra ``reticent[wordfreq]``.
 
-    python -m studies.private_recipe --size hours --work FOLDER                          # two hours of one core
+    python -m studies.private_recipe --size hours --work FOLDER                          # three hours of one core
     python -m studies.private_recipe --size cpu --work FOLDER [--cell generated-clm]     # days on two cores
     python -m studies.private_recipe --size base --work FOLDER                           # BERT-base and GPT-2, a GPU
 """
@@ -102,7 +102,7 @@ SIZES = {
         bootstrap=100,
     ),
     "hours": Size(
-        cells=(("generated", "clm", "small"),), individuals=3_000, words=24, epochs=(6, 6), epsilons=(8.0,),
+        cells=(("generated", "clm", "small"),), individuals=3_000, words=24, epochs=(6, 6),
         shadowed=("{}", "pp{}"), train={"window_length": 48, "batch_size": 16, "device": "cpu"},
         foundation={"vocab_size": 3000, "hidden_size": 64, "num_layers": 2, "num_heads": 4, "num_epochs": 4},
     ),
