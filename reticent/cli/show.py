@@ -391,8 +391,8 @@ def sampled_lines(found: SampledRecall) -> Iterator[str]:
             f"Identifiers that detection leaves in all documents: about {left.value:,.0f}, at most {left.high:,.0f} "
             "(each counted wherever it stands)."
         )
-    if found.over_few:
-        names = ", ".join(f"{name}: {num}" for name, num in found.over_few.items())
+    if found.rows_over_few:
+        names = ", ".join(f"{name}: {num}" for name, num in found.rows_over_few.items())
         yield (
             f"Warning: intervals over fewer than {FEW_INDIVIDUALS} individuals ({names}) may not hold if one outside "
             "of the sample has far more identifiers than any in it. A larger sample helps."

@@ -24,7 +24,7 @@ from reticent.audit.judgement.rows import BEYOND, FAIL, NOT_SHOWN, PASS, WITHIN,
 from reticent.audit.judgement.verdict import WITHOUT_SHADOWS, judge_risks, verdict
 from reticent.audit.membership.heads import HeadScores, HeadShadows
 from reticent.audit.membership.names import CLASSIFIER
-from reticent.audit.membership.validity import DISTINGUISHABLE, FAULT, QUIET, holds_chance, judged
+from reticent.audit.membership.validity import DISTINGUISHABLE, FAULT, QUIET, holds_chance, with_attack_verdicts
 from reticent.audit.stats.intervals import Bootstrap
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.ext.classify.documents import labelled_documents
@@ -185,7 +185,7 @@ def quiet() -> ModelEvidence:
 def test_every_attack_tells_the_people_of_a_head_that_knows_them_and_none_of_one_that_does_not(
     plain: ModelEvidence, quiet: ModelEvidence
 ) -> None:
-    first, second = judged([plain, quiet])
+    first, second = with_attack_verdicts([plain, quiet])
     assert len(first.membership) == 7
     for name, attack in first.membership.items():
         assert attack.verdict == DISTINGUISHABLE, name
@@ -207,7 +207,7 @@ def test_every_attack_tells_the_people_of_a_head_that_knows_them_and_none_of_one
 
 
 def table(*heads: ModelEvidence) -> Any:
-    return judge_risks(replace(WHOLE, models=[], heads=judged(list(heads))))
+    return judge_risks(replace(WHOLE, models=[], heads=with_attack_verdicts(list(heads))))
 
 
 WHOLE = evidence(tiny_audit())
@@ -238,7 +238,7 @@ def person_of(row: Any) -> tuple[str, str]:
 
 
 def test_gates_judge_heads_by_the_recipe_below_them(plain: ModelEvidence, quiet: ModelEvidence) -> None:
-    heads = judged([plain, quiet])
+    heads = with_attack_verdicts([plain, quiet])
     on_base = replace(quiet, start="base")
     assert [head.is_plain for head in (plain, on_base, replace(on_base, protects=False))] == [True, False, True]
     gates = [
@@ -268,7 +268,7 @@ def test_labels_that_tell_the_sides_are_a_fault_of_the_run() -> None:
     assert told.auc.low > 0.5
     assert told.p_value is not None
     assert told.p_value < FAULT
-    (head,) = judged([replace(evidence_of(0.0, "mlm", num_shadows=0), blind=told)])
+    (head,) = with_attack_verdicts([replace(evidence_of(0.0, "mlm", num_shadows=0), blind=told)])
     assert head.fault is not None
     assert head.fault.startswith("labels alone tell the two sides")
 

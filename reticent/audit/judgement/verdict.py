@@ -62,11 +62,11 @@ from reticent.audit.judgement.rows import (
     Subject,
     advice,
     is_over,
-    oriented,
+    orient_auc,
 )
 from reticent.audit.membership.names import CLASSIFIER, DIFFERENCES, TAGGER
 from reticent.audit.membership.validity import CHANCE, NO_POWER
-from reticent.audit.recipes import is_elsewhere, is_unprotected, model_sections, recipe_of
+from reticent.audit.recipes import is_elsewhere, is_unprotected, recipe_of, settings_by_section
 from reticent.audit.stats.estimate import LEVEL, Estimate, simultaneous
 from reticent.audit.texts import NOT_MEASURED, Mark, Marked, model_name
 
@@ -122,8 +122,8 @@ def _unjudged_row(number: Number, controls: Sequence[Twins], at_most: float, *, 
     proofs = [(found, twin) for twin in twins if (found := twin.estimate)]
     estimate = number.estimate
     if number.null == CHANCE:
-        estimate = estimate and oriented(estimate, proofs[0][0] if proofs else None)
-        proofs = [(oriented(proof, proof), twin) for proof, twin in proofs]
+        estimate = estimate and orient_auc(estimate, proofs[0][0] if proofs else None)
+        proofs = [(orient_auc(proof, proof), twin) for proof, twin in proofs]
     at_most = at_most if number.at_most is None else number.at_most
     control = number.control if isinstance(number.control, bool | None) else None
     if number.control == TWIN and proofs:
@@ -581,8 +581,8 @@ def _require_shadows(chosen: Row, rows: Sequence[Row]) -> Row:
 
 
 def _deciding_row(rows: Sequence[Row]) -> Row | None:
-    """Return the row that decides a risk: the largest number beyond the threshold, else the largest that may be beyond,
-    else the largest within."""
+    """Return the row whose number decides a risk: of the numbers beyond the threshold the one with the largest
+    estimate; without such, the one that is most likely beyond; else the largest within."""
     beyond = [row for row in rows if row.outcome == BEYOND]
     unsure = [
         row
@@ -680,7 +680,7 @@ def _control_models(model: ModelEvidence, audit: AuditEvidence) -> list[ModelEvi
     if is_elsewhere(audit):  # nothing is known of any training: no model of it is a control
         return []
     twin = _unprotected_twin(model, audit.models)
-    sections = model_sections(audit)
+    sections = settings_by_section(audit)
     origins = {name: (each.get("base"), each.get("foundation")) for name, each in sections.items()}
     repeated = {name for name, each in sections.items() if each.get("repeated")}
     others = [
@@ -699,18 +699,18 @@ def _judge_row(row: Row, has_twin: bool, known: bool, cell: int, num_rates: int 
     count; ``num_rates``: see `_num_rates`."""
     number, raw, estimate = row.number, row.number.estimate, row.estimate
 
-    def judged(outcome: str, reason: str) -> Row:
+    def with_attack_verdicts(outcome: str, reason: str) -> Row:
         """Return the row with this outcome and reason."""
         return row._replace(outcome=outcome, reason=reason)
 
     if number.missing:
-        return judged(NOT_SHOWN, number.missing)
+        return with_attack_verdicts(NOT_SHOWN, number.missing)
     if number.invalid:
-        return judged(NOT_SHOWN, f"{SIDES_DIFFER}: {number.invalid}")
+        return with_attack_verdicts(NOT_SHOWN, f"{SIDES_DIFFER}: {number.invalid}")
     if number.is_shown:
-        return judged(BEYOND, "beyond the threshold")
+        return with_attack_verdicts(BEYOND, "beyond the threshold")
     if number.by_test_alone or raw is None or raw.value is None or raw.low is None or raw.high is None:
-        return judged(NOT_SHOWN, FEW)
+        return with_attack_verdicts(NOT_SHOWN, FEW)
     assert estimate is not None
     assert estimate.value is not None
     assert estimate.low is not None
@@ -719,25 +719,29 @@ def _judge_row(row: Row, has_twin: bool, known: bool, cell: int, num_rates: int 
     if estimate.value > row.at_most:  # of few people, certain only where the whole interval is
         bound = row.at_most if few else number.null
         if estimate.low <= bound:
-            return judged(NOT_SHOWN, FEW if few else UNSURE)
+            return with_attack_verdicts(NOT_SHOWN, FEW if few else UNSURE)
         is_sure = (
             num_rates is None
             or _lower_end(row._replace(estimate=_widen_for_given_split(number, estimate, num_rates))) > bound
         )
-        return judged(BEYOND, "beyond the threshold") if is_sure else judged(NOT_SHOWN, BY_CHANCE)
+        return (
+            with_attack_verdicts(BEYOND, "beyond the threshold")
+            if is_sure
+            else with_attack_verdicts(NOT_SHOWN, BY_CHANCE)
+        )
     if few:
-        return judged(NOT_SHOWN, FEW)
+        return with_attack_verdicts(NOT_SHOWN, FEW)
     if not has_twin:
-        return judged(NOT_SHOWN, WITHOUT_TWIN)
+        return with_attack_verdicts(NOT_SHOWN, WITHOUT_TWIN)
     if estimate.high > row.at_most:  # it could be beyond, whatever the attack finds in the twin
-        return judged(NOT_SHOWN, WIDE)
+        return with_attack_verdicts(NOT_SHOWN, WIDE)
     if known and number.beside_base:
-        return judged(NOT_SHOWN, BESIDE_KNOWN)
+        return with_attack_verdicts(NOT_SHOWN, BESIDE_KNOWN)
     if not row.control:
-        return judged(NOT_SHOWN, WITHOUT_POWER)
+        return with_attack_verdicts(NOT_SHOWN, WITHOUT_POWER)
     if number.doubt:
-        return judged(NOT_SHOWN, f"{FAULT_OF_THE_RUN}: {number.doubt}")
-    return judged(WITHIN, "its upper end is within the threshold, and the attack succeeds on the twin")
+        return with_attack_verdicts(NOT_SHOWN, f"{FAULT_OF_THE_RUN}: {number.doubt}")
+    return with_attack_verdicts(WITHIN, "its upper end is within the threshold, and the attack succeeds on the twin")
 
 
 def _apply_gates(result: RiskResult, risk: Risk, model: ModelEvidence, audit: AuditEvidence) -> RiskResult:

@@ -17,7 +17,7 @@ from reticent.audit.report.selectors import (
     ordinary_utility,
     shared_objectives,
 )
-from reticent.audit.stats.seeds import last_checkpoints, num_seeds
+from reticent.audit.stats.seeds import last_checkpoints, max_num_trainings
 from reticent.audit.texts import ENGLISH, Mark, Marked, Texts, model_name
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def summary_table(models: Sequence[ModelEvidence], t: Texts = ENGLISH, *, elsewh
     ``elsewhere`` the number of epochs is not known.
     """
     last = last_checkpoints(models)
-    seeds = num_seeds(last)
+    seeds = max_num_trainings(last)
     found = over_households(attack for model in last for attack in model.membership.values())
     caption = (
         t("terminal.summary.over_individuals")

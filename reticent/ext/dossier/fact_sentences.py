@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from reticent.audit.report.findings import charged_together, drawn, said_of_epsilon
-from reticent.audit.stats.seeds import num_seeds
+from reticent.audit.report.findings import explain_epsilon, joint_epsilon_sentence, random_weights_sentences
+from reticent.audit.stats.seeds import max_num_trainings
 from reticent.audit.texts import STATED, Marked, capital
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _sentences_on_recipes(context: Context) -> Iterator[str]:
     for model in context.models:
         text = context.words("facts.model_letter_about", letter=model.letter, about=model.about)
         yield Marked(text, model.mark("recipe", STATED))
-    yield from drawn(context.audit.models, context.words)
+    yield from random_weights_sentences(context.audit.models, context.words)
 
 
 def _sentences_on_targets(context: Context) -> Iterator[str]:
@@ -167,9 +167,9 @@ def _sentences_on_epsilon(context: Context) -> Iterator[str]:
     for model in private:
         guarantee = t.evidence(model.evidence.guarantee or "")
         text = t("facts.model_letter_was_trained_with_differential", letter=model.letter, guarantee=guarantee)
-        text += said_of_epsilon(model.evidence.guarantee or "", t)
+        text += explain_epsilon(model.evidence.guarantee or "", t)
         yield Marked(text, model.mark("epsilon", "bound"))
-    yield from charged_together([model.evidence for model in private], t)
+    yield from joint_epsilon_sentence([model.evidence for model in private], t)
     if context.models and not private and setting(context.audit, "subject") is None:
         yield t("facts.no_model_was_trained_with_differential")
 
@@ -187,7 +187,7 @@ def _sentences_on_canaries(context: Context) -> Iterator[str]:
 
 def _sentences_on_seeds(context: Context) -> Iterator[str]:
     """Yield the sentence that numbers are means over trainings with several seeds, if they are."""
-    seeds = num_seeds([model.evidence for model in context.models])
+    seeds = max_num_trainings([model.evidence for model in context.models])
     if seeds > 1:
         yield context.words("facts.each_model_was_trained_n_times_numbers_are", n=seeds)
 

@@ -20,7 +20,7 @@ from reticent.audit.config import WHOLE_PASSAGE, ExtractionConfig
 from reticent.audit.evidence.extraction import PassageRate, Passages, PassageSettings
 from reticent.audit.evidence.json_form import extended
 from reticent.audit.evidence.leakage import Excess, Exposed, Sides, Unshared
-from reticent.audit.leakage.unshared import standardised
+from reticent.audit.leakage.unshared import standardised_weights
 from reticent.audit.scoring.generate import GREEDY, Decoding, generate, score_continuations
 from reticent.audit.stats.intervals import Bootstrap, Counts, bootstrap_of, excess_of, ratio_difference
 from reticent.engine.kernels import number_tuples
@@ -255,7 +255,7 @@ def _compare_sides(
     alone = chosen & ~np.concatenate([members.shared, heldout.shared])
     of_members = np.arange(len(chosen)) < len(members.documents)
     users = np.concatenate([members.users, heldout.users])
-    weights = standardised(users, alone & of_members, alone & ~of_members)
+    weights = standardised_weights(users, alone & of_members, alone & ~of_members)
     sides = (
         members.count_by_individual(key, asked, weights[of_members]),
         heldout.count_by_individual(key, asked, weights[~of_members]),

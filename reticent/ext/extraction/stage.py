@@ -15,7 +15,7 @@ import numpy as np
 
 from reticent.audit.evidence.extraction import ExtractedModel, Extraction
 from reticent.audit.evidence.json_form import from_json, to_json
-from reticent.audit.membership.validity import kept_by_code, kept_without_copies
+from reticent.audit.membership.validity import index_mask_by_code, keep_without_near_copies
 from reticent.audit.scoring.endpoint import Server, is_endpoint
 from reticent.audit.stats.intervals import bootstrap_of
 from reticent.core.json_toml import read_json
@@ -171,5 +171,5 @@ def _kept_individuals(run: Run) -> np.ndarray | None:
     """
     individuals = run.individuals
     codes = np.flatnonzero(individuals.mask(MEMBERS, HELDOUT))
-    kept = kept_without_copies(codes, individuals.mask(MEMBERS)[codes], copied_individuals(run))
-    return kept_by_code(codes, kept)
+    kept = keep_without_near_copies(codes, individuals.mask(MEMBERS)[codes], copied_individuals(run))
+    return index_mask_by_code(codes, kept)

@@ -28,7 +28,7 @@ import numpy as np
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.model import ModelEvidence
 from reticent.audit.membership.names import CLASSIFIER, TAGGER
-from reticent.audit.membership.validity import judged, kept_by_code, kept_without_copies
+from reticent.audit.membership.validity import index_mask_by_code, keep_without_near_copies, with_attack_verdicts
 from reticent.audit.stats.intervals import bootstrap_of
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import CorpusError
@@ -333,7 +333,7 @@ def read_heads(run: Run) -> list[ModelEvidence]:
             measured = with_digests(measured, read_manifest(run.folder / head.made), head.place)
             measured = replace(measured, guarantee=head.measured["training"].get("guarantee"))
         found.append(measured)
-    return judged(found)
+    return with_attack_verdicts(found)
 
 
 def _build(head: Head, folder: Path, counts: dict[str, Any]) -> None:
@@ -423,7 +423,7 @@ def _attack_attributes(head: Head, classifier: Any, documents: LabelledTokens) -
     if not config.attributes:
         return {}
     is_member, codes = run.individuals.mask(MEMBERS), np.arange(len(run.individuals.units))
-    kept = kept_by_code(codes, kept_without_copies(codes, is_member, copied_individuals(run)))
+    kept = index_mask_by_code(codes, keep_without_near_copies(codes, is_member, copied_individuals(run)))
     bootstrap = bootstrap_of(run.job.audit.num_bootstrap, run.job.seed, run.individuals.units)
     values, texts = _attributes_and_texts(run, documents)
     found = {}

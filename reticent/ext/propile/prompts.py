@@ -15,7 +15,7 @@ from reticent.audit.config import (
     ProbeConfig,
     SoftPromptConfig,
     SoftPromptStudy,
-    validation_of,
+    default_num_validation,
 )
 from reticent.audit.evidence.probe import NotAsked
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
@@ -169,7 +169,7 @@ def sizes_that_fit(num_subjects: int) -> tuple[int, ...]:
     ((1, 2, 4, 8, 16), (16, 32, 64, 128, 256, 512), ())
     """
     powers = [2**power for power in range(10)]
-    return tuple(n for n in powers if n + validation_of(n) <= num_subjects // 2)[-6:]
+    return tuple(n for n in powers if n + default_num_validation(n) <= num_subjects // 2)[-6:]
 
 
 def _targets_and_levels(subjects: Subjects, config: ProbeConfig) -> list[tuple[str, str]]:

@@ -13,7 +13,17 @@ from typing import Any
 import numpy as np
 
 from reticent.audit.evidence.tagger import RatesByMentions, TaggerEvidence
-from reticent.audit.report.figure import LOOKS, PAPER, SOFT, new_panel, say, spread, styled, to_svg, whiskers
+from reticent.audit.report.figure import (
+    LOOKS,
+    PAPER,
+    SOFT,
+    estimate_in_words,
+    new_panel,
+    styled,
+    to_svg,
+    values_and_ends,
+    whiskers,
+)
 from reticent.audit.stats.estimate import Estimate
 from reticent.ext.tagger.attacks import nd_as_zero
 
@@ -84,7 +94,7 @@ def _draw_advantage_by_mentions(result: TaggerEvidence) -> str:
     rows, advantages = zip(*measured, strict=True)
     names = [_format_range(row) for row in rows]
     figure, axis = new_panel("Advantage by mentions", "names of the training data by how often they are mentioned")
-    value, low, high = spread(advantages)
+    value, low, high = values_and_ends(advantages)
     x = np.arange(len(rows))
     axis.axhline(0, color=SOFT, linestyle="--", linewidth=1)
     axis.errorbar(
@@ -93,7 +103,7 @@ def _draw_advantage_by_mentions(result: TaggerEvidence) -> str:
     )  # fmt: skip
     axis.set_xticks(x, [f"{name}\n{row.names} names" for name, row in zip(names, rows, strict=True)])
     axis.set(ylabel="adversarial advantage", xlim=(-0.5, len(rows) - 0.5), ylim=(min(-0.1, low.min()) - 0.03, 1.05))
-    said = "; ".join(f"{name}: {say(own)}" for name, own in zip(names, advantages, strict=True))
+    said = "; ".join(f"{name}: {estimate_in_words(own)}" for name, own in zip(names, advantages, strict=True))
     return to_svg(figure, "fig-tagger-occurrences", f"Advantage by number of mentions. {said}.")
 
 
@@ -112,7 +122,7 @@ def _draw_precision_by_prompt(result: TaggerEvidence) -> str:
     figure, axis = new_panel("Average precision by prompt", "test names; 0.5 is a random list", width=5.2, height=3.5)
     _draw_estimates(axis, texts, estimates)
     axis.set(xlabel="average precision")
-    said = "; ".join(f"{text} {say(estimate)}" for text, estimate in zip(texts, estimates, strict=True))
+    said = "; ".join(f"{text} {estimate_in_words(estimate)}" for text, estimate in zip(texts, estimates, strict=True))
     return to_svg(figure, "fig-tagger-prompts", f"Average precision by prompt, test names. {said}.")
 
 
@@ -127,13 +137,13 @@ def _draw_accuracy_by_kind(result: TaggerEvidence) -> str:
     figure, axis = new_panel("Accuracy of pairs", "test pairs; 0.5 is chance", width=4.6, height=3.5)
     _draw_estimates(axis, [name for name, _ in rows], [estimate for _, estimate in rows])
     axis.set(xlabel="share of pairs that are distinguishable")
-    said = "; ".join(f"{name} {say(estimate)}" for name, estimate in rows)
+    said = "; ".join(f"{name} {estimate_in_words(estimate)}" for name, estimate in rows)
     return to_svg(figure, "fig-tagger-pairs", f"Accuracy of pairs by strategy and kind of prompt. {said}.")
 
 
 def _draw_estimates(axis: Any, names: Sequence[str], estimates: Sequence[Estimate]) -> None:
     """Draw one row with a point and its interval for each name on an axis, with a line at 0.5 (chance)."""
-    value, low, high = spread(estimates)
+    value, low, high = values_and_ends(estimates)
     rows = np.arange(len(names))
     axis.axvline(0.5, color=SOFT, linestyle="--", linewidth=1)
     blind = np.array([name == "blind" for name in names])

@@ -21,7 +21,7 @@ from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Ledger
 from reticent.audit.evidence.sampled import SampledRecall
 from reticent.audit.judgement.verdict import ARITHMETIC
-from reticent.audit.membership.validity import judged
+from reticent.audit.membership.validity import with_attack_verdicts
 from reticent.audit.report.page import page_digest, write_report
 from reticent.core.artifact import delete_artifact, delete_unfinished, read_manifest, require_kind
 from reticent.core.json_toml import read_json
@@ -253,7 +253,7 @@ def gather_evidence(run: Run) -> AuditEvidence:
         },
         settings=all_settings(run.job),
         corpus=replace(corpus_section(run), near_copies=near_copies_section(run)),
-        models=judged([_read_measurement(run, measurement) for measurement in measurements]),
+        models=with_attack_verdicts([_read_measurement(run, measurement) for measurement in measurements]),
         **parts,
     )
     return with_earlier(run, judge_gates(run, evidence))

@@ -41,7 +41,7 @@ from reticent.audit.evidence.extraction import Extraction
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Privacy
 from reticent.audit.evidence.probe import ProbeEvidence
-from reticent.audit.membership.validity import INVALID, judged
+from reticent.audit.membership.validity import INVALID, with_attack_verdicts
 from reticent.audit.report.findings import Findings, plain_findings
 from reticent.audit.report.format_estimate import ends, leaks, value
 from reticent.audit.report.summary import guarantee_lines, summary_table
@@ -916,7 +916,7 @@ def test_an_invalid_attack_neither_distinguishes_nor_reassures() -> None:
 
 @pytest.mark.parametrize(("plain", "verdict"), [(0.5, "no power"), (0.9, "not distinguishable")])
 def test_an_attack_that_finds_nobody_anywhere_does_not_reassure(plain: float, verdict: str) -> None:
-    models = judged(entries(entry("clm", excess=0.2, auc=plain), entry("ppclm", excess=0.0, auc=0.5)))
+    models = with_attack_verdicts(entries(entry("clm", excess=0.2, auc=plain), entry("ppclm", excess=0.0, auc=0.5)))
     assert {attack.verdict for attack in models[1].membership.values()} == {verdict}
     said = findings(*map(to_json, models))
     weak = verdict == "no power"
