@@ -267,7 +267,7 @@ class Deals:
             self._tables[name] = _SpelledOnce(tokenizer, spelling)
         return self._tables[name]
 
-    def with_attack_verdicts(self, members: np.ndarray) -> tuple[Any, Any]:
+    def judged(self, members: np.ndarray) -> tuple[Any, Any]:
         """Return the verdict on the model, and its evidence, if the individuals of these codes were trained on."""
         from reticent.audit.evaluate import Auditor
         from reticent.audit.membership.validity import with_attack_verdicts

@@ -76,9 +76,9 @@ class Matched:
 class MeasuredAttack:
     """One attack on one model. ``control`` is the same shadow attack on the base model, ``slope`` is RMIA's a, fitted
     on a population, and `validity.with_attack_verdicts` sets ``verdict`` and ``why``. ``auc_without_copies`` leaves out
-    the held-out individuals who hold near-copies of members' documents. ``over_base`` is 0.5 plus the AUC less that of the same
-    attack on the base model (or, for an attack that compares with the base already, on shadow models that were not
-    trained on the individual), over the same individuals and resamples; None without a control."""
+    the held-out individuals who hold near-copies of members' documents. ``over_base`` is 0.5 plus the AUC less that of
+    the same attack on the base model (or, for an attack that compares with the base already, on shadow models that were
+    not trained on the individual), over the same individuals and resamples; None without a control."""
 
     auc: Annotated[Estimate, OVER_INDIVIDUALS]
     over_base: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
