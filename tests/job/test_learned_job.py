@@ -300,6 +300,10 @@ def of_others(folder: Path) -> dict[str, Any]:
         (few, "2 individuals"),
         (of_others, "other documents"),
         (lambda folder: {"teacher": "rules", "documents": 20}, "found nothing"),
+        (
+            lambda folder: {"teacher": "fst"},
+            "teacher: unknown 'fst'; expected fast, thorough or a detector: gold, rules",
+        ),
         (lambda folder: {"teacher": "thorough", "teacher_options": {}}, "trained NER|pipeline"),
         (lambda folder: {"marks": str(folder / "none.parquet")}, "none.parquet"),
     ],

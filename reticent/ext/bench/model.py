@@ -48,6 +48,10 @@ def measure_model(job: Job, num_documents: int, base: str, device: str) -> list[
         score_models([model], objective, store, special, window_length=window, device=device, bf16=settings.bf16)
         row["tokens"] = store.num_tokens
 
+    def warm_up(store: TokenStore) -> None:
+        """Score a few documents untimed: the first call compiles kernels and loads libraries."""
+        score(store.select(np.arange(min(FEWEST_DOCUMENTS, store.num_documents))), {})
+
     def train_epoch(store: TokenStore, row: dict[str, Any]) -> None:
         """Train the model on a store for one epoch. Set ``tokens`` of the timing row and its times, which begin at the
         end of the first step.
@@ -67,6 +71,7 @@ def measure_model(job: Job, num_documents: int, base: str, device: str) -> list[
         corpus = corpus_of_table(first_documents(open_configured(job.corpus), num_documents))
         write_tokens(folder, corpus, None, tokenizer_json_of(base), num_threads=job.num_threads)
         store = open_tokens(folder)
+        warm_up(store)
         for what, work in (("scoring", score), ("training", train_epoch)):
             documents = FEWEST_DOCUMENTS
             while True:  # of more documents, until it takes long enough to tell

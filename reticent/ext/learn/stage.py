@@ -143,6 +143,9 @@ def _run_teacher(run: Run, config: LearnConfig, folder: Path, counts: dict[str, 
         if table := run.job.detect.of(name):
             options.setdefault(name, dict(table))
     names = [config.teacher]
+    if config.teacher not in (*PRESETS, *DETECTORS):
+        known = f"{', '.join(PRESETS)} or a detector: {', '.join(DETECTORS)}"
+        raise PolicyError(f"detect.learned.teacher: unknown {config.teacher!r}; expected {known}")
     if config.teacher in PRESETS:
         try:
             names, options = expand_preset(config.teacher, options)
@@ -262,6 +265,10 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
                 "does not say whether they were reviewed: they teach nothing"
             )
         kept = np.flatnonzero((rows >= 0) & is_read)
+        if not len(kept):
+            raise CorpusError(
+                f"{path}: no document was reviewed: change the marks of some, or review them in annotate.html"
+            )
         kept = kept[np.argsort(rows[kept])]
         documents = _read_documents(run.documents, rows[kept])
         lengths = pc.utf8_length(documents.column("text")).to_pylist()
