@@ -145,7 +145,7 @@ ON_KINDS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("own", "twin", "outcome"), [row[1:] for row in ON_KINDS], ids=[row[0] for row in ON_KINDS])
 def test_what_a_model_was_taught_counts_for_the_person(own: dict[str, Any], twin: dict[str, Any], outcome: str) -> None:
-    row = with_attack_verdicts(on_kinds(entry("ppclm", **QUIET), **own), on_kinds(entry("clm", **LOUD), **twin))[0]
+    row = judged(on_kinds(entry("ppclm", **QUIET), **own), on_kinds(entry("clm", **LOUD), **twin))[0]
     assert {result.risk: result.outcome for result in row.results}["individual"] == outcome
 
 
@@ -168,7 +168,7 @@ def test_sides_that_differ_show_nothing_and_a_fault_of_the_run_hides_no_leak(kin
     twin = on_kinds(entry("clm", **LOUD), ordinary=(0.9, 0.05))
     twin["membership"]["ngram_coverage"] = twin["membership"]["loss"]
     risk = "words" if kind == "rare" else "individual"
-    (result,) = (r for r in with_attack_verdicts(own, twin)[0].results if r.risk == risk)
+    (result,) = (r for r in judged(own, twin)[0].results if r.risk == risk)
     assert result.outcome == (BEYOND if (area, why) == (0.99, "fault") else NOT_SHOWN)
     if result.outcome == NOT_SHOWN:
         assert result.reason.startswith("a fault of the run" if why == "fault" else "the two sides differ")
@@ -179,10 +179,10 @@ def test_shadow_models_on_what_a_model_was_taught_have_those_on_all_words_of_the
     for one, kind, area in zip(models, ("targets", "all"), ((0.5, 0.05), (0.9, 0.05)), strict=True):
         lira = {"auc": around(*area), "num_members": 150, "num_nonmembers": 150}
         one["by_kind"][kind] = {"share": 0.5, "num_shadows": 8, "attacks": {"lira": lira}}
-    assert {r.risk: r.outcome for r in with_attack_verdicts(*models)[0].results}["individual"] == WITHIN
+    assert {r.risk: r.outcome for r in judged(*models)[0].results}["individual"] == WITHIN
 
 
-def with_attack_verdicts(*models: dict[str, Any], **figures: Any) -> list[ModelRisks]:
+def judged(*models: dict[str, Any], **figures: Any) -> list[ModelRisks]:
     """The rows of the table for models."""
     return judge_risks(audit_of(*models, **figures), figures.get("config")).rows
 
@@ -295,7 +295,7 @@ def test_the_verdict_is_that_of_a_careful_person(
     if twin is not None:
         models.append(entry("clm", **(LOUD | twin)))
     known = {name: figure for name, figure in (("ppclm", own), ("clm", others)) if figure is not None}
-    row = with_attack_verdicts(*models, passages=known)[0]
+    row = judged(*models, passages=known)[0]
     assert tuple(result.outcome for result in row.results) == risks
     assert row.outcome == outcome
     assert row.reason
@@ -339,7 +339,7 @@ MORE: list[tuple[str, list[dict[str, Any]], dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("models", "more", "outcomes"), [row[1:] for row in MORE], ids=[row[0] for row in MORE])
 def test_verdicts_of_several_models(models: list[dict[str, Any]], more: dict[str, Any], outcomes: list[str]) -> None:
-    assert [row.outcome for row in with_attack_verdicts(*models, **more)] == outcomes
+    assert [row.outcome for row in judged(*models, **more)] == outcomes
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,7 @@ def test_a_required_gate_on_passages_does_not_let_a_masked_model_pass_in_silence
 ) -> None:
     models = [entry("ppmlm", **QUIET), entry("mlm", **LOUD)]
     gates = [{"measure": "extraction", "outcome": "no power", **row}]
-    own, _ = with_attack_verdicts(*(one | {"objective": "mlm"} for one in models), gates=gates)
+    own, _ = judged(*(one | {"objective": "mlm"} for one in models), gates=gates)
     assert own.outcome == outcome
     passages = own.results[-1]
     assert (passages.outcome, passages.relevant) == (N, outcome == N)
@@ -368,10 +368,10 @@ def test_a_required_gate_on_passages_does_not_let_a_masked_model_pass_in_silence
 
 
 def test_a_sentence_says_why_and_what_would_change_it() -> None:
-    (row,) = with_attack_verdicts(entry("ppclm", **QUIET))
+    (row,) = judged(entry("ppclm", **QUIET))
     assert "there is no unprotected twin" in row.reason
     assert "one more training and its scoring" in row.change
-    row, _ = with_attack_verdicts(entry("ppclm", **(QUIET | {"emission": (0.2, 0.05)})), entry("clm", **LOUD))
+    row, _ = judged(entry("ppclm", **(QUIET | {"emission": (0.2, 0.05)})), entry("clm", **LOUD))
     assert row.reason == "beyond the threshold: identifiers emitted"
     assert "fewer epochs" in row.change
 
@@ -380,12 +380,12 @@ def test_within_every_threshold_is_not_said_without_the_risk_that_is_beyond_and_
     models = [entry("ppclm", **{**QUIET, "person": (0.97, 0.02)}), entry("clm", **LOUD)]
     known = {"passages": {"ppclm": FREE, "clm": CAUGHT}}
     config = VerdictConfig(risks=("emission", "context", "words", "passages"))
-    row = with_attack_verdicts(*models, **known, config=config)[0]
+    row = judged(*models, **known, config=config)[0]
     assert row.outcome == WITHIN
     assert row.reason.endswith("; beyond the threshold, but not counted: membership of the person")
     assert row.notes == ["the job sets these risks not to count: membership of the person"]
     models[0] = entry("ppclm", **QUIET)
-    row = with_attack_verdicts(*models, **known)[0]
+    row = judged(*models, **known)[0]
     assert (row.outcome, row.notes) == (WITHIN, None)
     assert "counted" not in row.reason
 
@@ -421,7 +421,7 @@ def test_nothing_is_within_by_a_difference_to_a_base_that_may_know_the_members(
     base: dict[str, Any], own: dict[str, Any], twin: dict[str, Any], outcomes: tuple[str, str, str], known: bool
 ) -> None:
     models = [entry("base", 0, **base), entry("ppclm", **(QUIET | own)), entry("clm", **(LOUD | twin))]
-    row = with_attack_verdicts(*models, passages={"ppclm": FREE, "clm": CAUGHT})[0]
+    row = judged(*models, passages={"ppclm": FREE, "clm": CAUGHT})[0]
     emission, context, _, individual, _ = (result.outcome for result in row.results)
     assert (emission, context, individual) == outcomes
     assert (KNOWN_BASE in (row.notes or [])) is known
@@ -442,7 +442,7 @@ def test_a_plain_model_that_saw_more_is_a_control_where_the_twin_shows_too_littl
     weak, control = {"person": (0.56, 0.03)}, entry("clm", epoch, **LOUD) | {"model": "louder"}
     models = [entry("ppclm", **QUIET), entry("clm", **(LOUD | weak)), control]
     sections = [{"name": "m", "base": "one"}, {"name": "louder", "base": base, "repeated": repeated}]
-    row = with_attack_verdicts(*models, settings={"model": sections, "verdict": {"risks": ["individual"]}})[0]
+    row = judged(*models, settings={"model": sections, "verdict": {"risks": ["individual"]}})[0]
     assert row.outcome == outcome
 
 
@@ -501,7 +501,7 @@ def test_what_an_earlier_audit_of_the_same_files_found_is_not_dropped(
     files = {"digest": "files", "kin": "kin"}
     models = [entry("ppclm", **QUIET) | files, entry("clm", **LOUD) | {"digest": "plain", "kin": "plain"}]
     known = {"ppclm": FREE, "clm": CAUGHT}
-    found = with_attack_verdicts(*models, passages=known, earlier=[row])[0]
+    found = judged(*models, passages=known, earlier=[row])[0]
     result = next(result for result in found.results if result.risk == "individual")
     assert (found.outcome, result.outcome) == (outcome, outcome)
     said = [note for note in found.notes or [] if "an earlier audit" in note]
@@ -526,14 +526,14 @@ def test_the_outcomes_of_an_audit_are_kept_with_attacks_shadows_files_and_seed()
 
 
 def test_recall_of_detectors_that_nobody_measured_is_said_with_the_risks_that_look_at_what_they_found() -> None:
-    row = with_attack_verdicts(entry("ppclm", **QUIET), entry("clm", **LOUD))[0]
+    row = judged(entry("ppclm", **QUIET), entry("clm", **LOUD))[0]
     assert [result.risk for result in row.results if UNKNOWN_RECALL in (result.notes or [])] == ["emission", "words"]
 
 
 def test_what_is_done_already_is_not_advised() -> None:
     leaky = QUIET | {"emission": (0.2, 0.05), "words": (0.9, 0.05), "context": (0.2, 0.05)}
     own = {"tight": {"base": "ppclm", "context": "tag", "context_indirect": "tag"}}
-    rows = with_attack_verdicts(
+    rows = judged(
         *(entry(recipe, **leaky) for recipe in ("dppclm", "clma", "ppclm", "tight")), settings={"recipes": own}
     )
     for row, protects, replaces in zip(rows, (False, False, True, True), (False, False, False, True), strict=True):
@@ -557,7 +557,7 @@ def test_an_area_is_read_the_way_that_the_twin_shows() -> None:
 
 def test_the_worst_number_decides_also_where_members_score_lower() -> None:
     figures = QUIET | {"words": (0.05, 0.03), "threshold": (0.7, 0.05)}
-    row, _ = with_attack_verdicts(entry("ppclm", **figures), entry("clm", **(LOUD | {"words": (0.1, 0.05)})))
+    row, _ = judged(entry("ppclm", **figures), entry("clm", **(LOUD | {"words": (0.1, 0.05)})))
     (words,) = (result for result in row.results if result.risk == "words")
     assert (words.outcome, words.what) == (B, "membership by rare words alone, attack loss")
 
@@ -623,9 +623,7 @@ def test_a_verdict_on_membership_follows_the_worse_of_the_areas_with_and_without
 ) -> None:
     twin = entry("clm", **{**LOUD, **person((0.9, 0.05), (0.95, 0.03))})
     row = next(
-        row
-        for row in with_attack_verdicts(entry("ppclm", **{**QUIET, **person(over_all, without)}), twin)
-        if row.recipe == "ppclm"
+        row for row in judged(entry("ppclm", **{**QUIET, **person(over_all, without)}), twin) if row.recipe == "ppclm"
     )
     (result,) = [result for result in row.results if result.risk == "individual"]
     assert result.outcome == outcome
@@ -740,7 +738,7 @@ def test_the_most_exposed_beside_a_base_that_may_know_them_are_not_within(known:
 def test_where_every_held_out_person_holds_near_copies_nothing_is_within() -> None:
     models = [entry("ppclm", **QUIET), entry("clm", **LOUD)]
     models[0]["excess"]["both"] |= {"without_copies": {"value": None, "n": 0, "method": "one side has no individual"}}
-    emission = with_attack_verdicts(*models)[0].results[0]
+    emission = judged(*models)[0].results[0]
     assert (emission.outcome, emission.reason) == (N, "too few people to say")
     assert WITHOUT_COPIES in (emission.what or "")
 
@@ -752,7 +750,7 @@ def test_where_all_is_shared_nothing_is_within() -> None:
     }
     models = [entry("ppclm", **QUIET), entry("clm", **LOUD)]
     models[0]["excess"]["both"] |= shared
-    emission = with_attack_verdicts(*models)[0].results[0]
+    emission = judged(*models)[0].results[0]
     assert (emission.outcome, emission.reason) == (N, "too few people to say")
     assert ONE_SIDE in (emission.what or "")
 
@@ -818,7 +816,7 @@ def test_members_whom_the_threshold_tells_count_beside_its_area(
     models[0]["threshold"]["at_threshold"] |= {
         "told": {"rate": around(share, 0.015), "fpr": fpr, "num_above": 9, "p_value": p_value}
     }
-    (words,) = (result for result in with_attack_verdicts(*models)[0].results if result.risk == "words")
+    (words,) = (result for result in judged(*models)[0].results if result.risk == "words")
     assert words.outcome == outcome
 
 
@@ -826,7 +824,7 @@ def test_members_whom_the_threshold_tells_count_beside_its_area(
 def test_few_people_of_whom_much_is_emitted_are_no_mean(people: float, n: int, outcome: str) -> None:
     models = [entry("ppclm", **QUIET), entry("clm", **LOUD)]
     models[0]["exposed"], models[1]["exposed"] = sided(people, 0.03, n), sided(0.3)
-    emission = with_attack_verdicts(*models)[0].results[0]
+    emission = judged(*models)[0].results[0]
     assert emission.outcome == outcome
     if outcome == B:
         assert (emission.what, emission.number_at_most) == (
@@ -875,8 +873,8 @@ def test_a_control_is_told_from_a_model_that_is_made_to_leave(repeated: int | No
 
 def test_a_model_trained_elsewhere_is_never_within_whatever_its_copies_are_called() -> None:
     models = entry("given", **QUIET), entry("clm", **LOUD)
-    assert W in {result.outcome for result in with_attack_verdicts(*models)[0].results}
-    elsewhere = with_attack_verdicts(*models, settings={"subject": {}})
+    assert W in {result.outcome for result in judged(*models)[0].results}
+    elsewhere = judged(*models, settings={"subject": {}})
     assert W not in {result.outcome for row in elsewhere for result in row.results}
 
 
@@ -889,7 +887,7 @@ def test_a_number_of_a_given_list_is_beyond_only_where_one_of_so_many_is_not_by_
 ) -> None:
     told = {"rate": around(0.02, 0.01), "num_above": 3, "p_value": p_value}
     figures: dict[str, Any] = {**QUIET, "words": (0.62, half), "shadows": 0, "attack": {"told": told}}
-    (row,) = with_attack_verdicts(entry("given", **figures) | {"split_given": given or None}, settings={"subject": {}})
+    (row,) = judged(entry("given", **figures) | {"split_given": given or None}, settings={"subject": {}})
     found = {result.risk: result for result in row.results}
     assert {found["words"].outcome, found["individual"].outcome} == outcomes
     assert (found["words"].reason == BY_CHANCE) == (given and half == 0.08)

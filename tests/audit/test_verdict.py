@@ -45,7 +45,7 @@ def gate(measure: str, at_most: float, **more: Any) -> GateConfig:
     return GateConfig(measure=measure, at_most=at_most, **more)
 
 
-def with_attack_verdicts(found: dict[str, Any], gates: list[GateConfig]) -> Verdict:
+def judged(found: dict[str, Any], gates: list[GateConfig]) -> Verdict:
     """The verdict on evidence that says only what gates look at."""
     models = [filled(ModelEvidence, one) for one in found["models"]]
     return verdict(models, gates, filled(Extraction, found["extraction"]) if "extraction" in found else None)
@@ -59,19 +59,19 @@ STRONG, WEAK = estimate(0.8, 0.7, 0.9), estimate(0.5, 0.4, 0.6)
 
 
 def test_a_gate_is_about_the_last_checkpoint_of_what_protects() -> None:
-    found = with_attack_verdicts(evidence(STRONG), [gate("membership_auc", 0.6), gate("excess_leakage", 0.05)])
+    found = judged(evidence(STRONG), [gate("membership_auc", 0.6), gate("excess_leakage", 0.05)])
     assert outcome(found) == (PASS, False)
     assert [(row.recipe, row.epoch, row.n) for row in found.results] == [("ppclm", 4, 300)] * 2
-    assert outcome(with_attack_verdicts(evidence(STRONG), [gate("excess_leakage", 0.005)])) == (FAIL, True)
+    assert outcome(judged(evidence(STRONG), [gate("excess_leakage", 0.005)])) == (FAIL, True)
 
 
 def test_an_attack_without_power_against_the_plain_model_passes_nothing() -> None:
-    assert outcome(with_attack_verdicts(evidence(WEAK), [gate("membership_auc", 0.6)])) == (NO_POWER, False)
-    assert outcome(with_attack_verdicts(evidence(WEAK), [gate("membership_auc", 0.6, required=True)])) == (
+    assert outcome(judged(evidence(WEAK), [gate("membership_auc", 0.6)])) == (NO_POWER, False)
+    assert outcome(judged(evidence(WEAK), [gate("membership_auc", 0.6, required=True)])) == (
         NO_POWER,
         True,
     )
-    assert outcome(with_attack_verdicts(evidence(WEAK), [gate("membership_auc", 0.51)])) == (FAIL, True)
+    assert outcome(judged(evidence(WEAK), [gate("membership_auc", 0.51)])) == (FAIL, True)
 
 
 def test_an_area_below_chance_is_judged_as_far_as_one_above() -> None:
@@ -81,13 +81,13 @@ def test_an_area_below_chance_is_judged_as_far_as_one_above() -> None:
     found["models"][-1]["membership"]["loss"]["auc"] = low
     for twin in (STRONG, estimate(0.2, 0.1, 0.3), WEAK):
         found["models"][1]["membership"]["loss"]["auc"] = twin
-        assert outcome(with_attack_verdicts(found, [gate("membership_auc", 0.6)])) == (FAIL, True)
+        assert outcome(judged(found, [gate("membership_auc", 0.6)])) == (FAIL, True)
     del found["models"][1]
-    (row,) = with_attack_verdicts(found, [gate("membership_auc", 0.6)]).results
+    (row,) = judged(found, [gate("membership_auc", 0.6)]).results
     assert (row.outcome, row.upper) == (FAIL, pytest.approx(0.75 + 0.11436, abs=1e-4))
     found = evidence(estimate(0.2, 0.1, 0.3))
     found["models"][-1]["membership"]["loss"]["auc"] = estimate(0.48, 0.43, 0.53)
-    (row,) = with_attack_verdicts(found, [gate("membership_auc", 0.6)]).results
+    (row,) = judged(found, [gate("membership_auc", 0.6)]).results
     assert (row.outcome, row.upper) == (PASS, pytest.approx(0.57))
 
 
@@ -97,11 +97,11 @@ def test_an_attack_on_sides_that_differ_judges_no_gate_and_one_of_a_faulty_run_p
 ) -> None:
     found = evidence(STRONG)
     found["models"][-1]["membership"]["loss"] |= {"verdict": INVALID, "why": "words alone do it"}
-    (row,) = with_attack_verdicts(found, [gate("membership_auc", at_most)]).results
+    (row,) = judged(found, [gate("membership_auc", at_most)]).results
     assert (row.outcome, row.reason) == (NO_POWER, "the two sides differ without the model: words alone do it")
     found = evidence(STRONG)
     found["models"][-1]["fault"] = "words alone do it"
-    (row,) = with_attack_verdicts(found, [gate("membership_auc", at_most)]).results
+    (row,) = judged(found, [gate("membership_auc", at_most)]).results
     assert row.outcome == of_fault
     assert (row.reason == "a fault of the run: words alone do it") is (of_fault == NO_POWER)
 
@@ -112,7 +112,7 @@ def test_a_gate_judges_nothing_that_a_head_predicts_which_was_drawn(name: str, o
     for one in found["models"]:
         one["membership"] = {name: one["membership"]["loss"]}
     found["models"][-1]["num_drawn"] = 6
-    (row,) = with_attack_verdicts(found, [gate("membership_auc", 0.51, attack=name)]).results
+    (row,) = judged(found, [gate("membership_auc", 0.51, attack=name)]).results
     assert row.outcome == outcome
     assert (row.reason == NO_HEAD) is (outcome == NO_POWER)
 
@@ -126,7 +126,7 @@ def test_a_gate_judges_the_area_without_near_copies_too() -> None:
             attack["auc_without_copies"] = {**attack["auc"], "n": attack["auc"]["n"] - left_out}
         protected = found["models"][-1]["membership"]["loss"]
         protected["auc_without_copies"] = estimate(0.7, 0.65, 0.75, 300 - left_out)
-        over_all, without = with_attack_verdicts(found, [gate("membership_auc", 0.6)]).results
+        over_all, without = judged(found, [gate("membership_auc", 0.6)]).results
         assert [(row.outcome, row.part) for row in (over_all, without)] == [(PASS, None), (FAIL, WITHOUT_COPIES)]
         assert (without.upper, without.n) == ((None, 300) if left_out == 3 else (0.75, 260))
 
@@ -137,21 +137,21 @@ def test_a_comparison_with_too_few_on_one_side_has_no_power_and_gives_no_bound()
     found["models"][-1]["excess"]["both"] |= sides
     found["models"][-1]["membership"]["loss"] |= {"num_members": 297, "num_nonmembers": 3}
     gates = [gate("membership_auc", 0.6), gate("membership_auc", 0.1), gate("excess_leakage", 0.05)]
-    rows = with_attack_verdicts(found, gates).results
+    rows = judged(found, gates).results
     assert [(row.outcome, row.n, row.upper) for row in rows] == [(NO_POWER, 3, None)] * 3
     found["models"][-1]["membership"]["loss"] |= {"num_members": 295, "num_nonmembers": 5}
-    assert outcome(with_attack_verdicts(found, [gate("membership_auc", 0.6)])) == (PASS, False)
+    assert outcome(judged(found, [gate("membership_auc", 0.6)])) == (PASS, False)
 
 
 def test_a_rate_that_too_few_people_can_resolve_has_no_power_and_says_n() -> None:
-    found = with_attack_verdicts(evidence(STRONG), [gate("membership_tpr", 0.05)])
+    found = judged(evidence(STRONG), [gate("membership_tpr", 0.05)])
     assert outcome(found) == (NO_POWER, False)
     assert found.results[0].n == 0
     assert all("n = " in line for line in verdict_lines(found))
 
 
 def test_the_plain_model_can_be_gated_when_named() -> None:
-    found = with_attack_verdicts(evidence(STRONG), [gate("membership_auc", 0.6, recipes=["clm"])])
+    found = judged(evidence(STRONG), [gate("membership_auc", 0.6, recipes=["clm"])])
     assert outcome(found) == (FAIL, True)
     assert verdict_lines(found) == [
         "fail: membership AUC (loss) at most 0.6 - clm of m, upper bound 0.9, n = 300: "
@@ -160,8 +160,8 @@ def test_the_plain_model_can_be_gated_when_named() -> None:
 
 
 def test_a_gate_about_nothing_has_no_power() -> None:
-    assert outcome(with_attack_verdicts({"models": []}, [gate("excess_leakage", 0.1)])) == (NO_POWER, False)
-    assert outcome(with_attack_verdicts(evidence(STRONG), [])) == (None, False)
+    assert outcome(judged({"models": []}, [gate("excess_leakage", 0.1)])) == (NO_POWER, False)
+    assert outcome(judged(evidence(STRONG), [])) == (None, False)
 
 
 @pytest.mark.parametrize("recipes", [None, ["ppclm", "dp-clm"]])
@@ -170,7 +170,7 @@ def test_a_model_that_the_gates_attack_left_out_does_not_pass_in_silence(recipes
     found["models"].append(model("dp-clm", 4, STRONG, estimate(0.0, -0.1, 0.1)))
     for other in found["models"][1:-1]:
         other["membership"]["rmia"] = other["membership"]["loss"]
-    result = with_attack_verdicts(found, [gate("membership_auc", 0.6, attack="rmia", recipes=recipes)])
+    result = judged(found, [gate("membership_auc", 0.6, attack="rmia", recipes=recipes)])
     rows = [(row.recipe, row.attack, row.outcome) for row in result.results]
     assert rows == [("ppclm", "rmia", PASS), ("dp-clm", "rmia", NO_POWER)]
     assert result.outcome == NO_POWER
@@ -192,7 +192,7 @@ def canaries(at_least: float, most: float, missed_low: float, protected: dict[st
     ("at_least", "most", "expected"), [(0.0, 3.0, PASS), (2.5, 3.0, FAIL), (0.0, 1.5, NO_POWER), (1.9, 3.0, PASS)]
 )
 def test_epsilon_passes_only_where_it_could_have_failed(at_least: float, most: float, expected: str) -> None:
-    found = with_attack_verdicts(canaries(at_least, most, 5.0, estimate(1.4, 1.0, 1.8)), [gate("epsilon", 2.0)])
+    found = judged(canaries(at_least, most, 5.0, estimate(1.4, 1.0, 1.8)), [gate("epsilon", 2.0)])
     assert outcome(found)[0] == expected
     assert found.results[0].unit == "guesses"
     row = found.results[0]

@@ -72,7 +72,7 @@ VIEWS = (
 
 def unpacked(folder: Path) -> Path:
     with tarfile.open(ARCHIVE) as tar:
-        tar.extractall(folder, filter="data")
+        tar.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))  # from 3.11.4 on
     return folder
 
 

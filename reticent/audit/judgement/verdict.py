@@ -699,18 +699,18 @@ def _judge_row(row: Row, has_twin: bool, known: bool, cell: int, num_rates: int 
     count; ``num_rates``: see `_num_rates`."""
     number, raw, estimate = row.number, row.number.estimate, row.estimate
 
-    def with_attack_verdicts(outcome: str, reason: str) -> Row:
+    def judged(outcome: str, reason: str) -> Row:
         """Return the row with this outcome and reason."""
         return row._replace(outcome=outcome, reason=reason)
 
     if number.missing:
-        return with_attack_verdicts(NOT_SHOWN, number.missing)
+        return judged(NOT_SHOWN, number.missing)
     if number.invalid:
-        return with_attack_verdicts(NOT_SHOWN, f"{SIDES_DIFFER}: {number.invalid}")
+        return judged(NOT_SHOWN, f"{SIDES_DIFFER}: {number.invalid}")
     if number.is_shown:
-        return with_attack_verdicts(BEYOND, "beyond the threshold")
+        return judged(BEYOND, "beyond the threshold")
     if number.by_test_alone or raw is None or raw.value is None or raw.low is None or raw.high is None:
-        return with_attack_verdicts(NOT_SHOWN, FEW)
+        return judged(NOT_SHOWN, FEW)
     assert estimate is not None
     assert estimate.value is not None
     assert estimate.low is not None
@@ -719,29 +719,25 @@ def _judge_row(row: Row, has_twin: bool, known: bool, cell: int, num_rates: int 
     if estimate.value > row.at_most:  # of few people, certain only where the whole interval is
         bound = row.at_most if few else number.null
         if estimate.low <= bound:
-            return with_attack_verdicts(NOT_SHOWN, FEW if few else UNSURE)
+            return judged(NOT_SHOWN, FEW if few else UNSURE)
         is_sure = (
             num_rates is None
             or _lower_end(row._replace(estimate=_widen_for_given_split(number, estimate, num_rates))) > bound
         )
-        return (
-            with_attack_verdicts(BEYOND, "beyond the threshold")
-            if is_sure
-            else with_attack_verdicts(NOT_SHOWN, BY_CHANCE)
-        )
+        return judged(BEYOND, "beyond the threshold") if is_sure else judged(NOT_SHOWN, BY_CHANCE)
     if few:
-        return with_attack_verdicts(NOT_SHOWN, FEW)
+        return judged(NOT_SHOWN, FEW)
     if not has_twin:
-        return with_attack_verdicts(NOT_SHOWN, WITHOUT_TWIN)
+        return judged(NOT_SHOWN, WITHOUT_TWIN)
     if estimate.high > row.at_most:  # it could be beyond, whatever the attack finds in the twin
-        return with_attack_verdicts(NOT_SHOWN, WIDE)
+        return judged(NOT_SHOWN, WIDE)
     if known and number.beside_base:
-        return with_attack_verdicts(NOT_SHOWN, BESIDE_KNOWN)
+        return judged(NOT_SHOWN, BESIDE_KNOWN)
     if not row.control:
-        return with_attack_verdicts(NOT_SHOWN, WITHOUT_POWER)
+        return judged(NOT_SHOWN, WITHOUT_POWER)
     if number.doubt:
-        return with_attack_verdicts(NOT_SHOWN, f"{FAULT_OF_THE_RUN}: {number.doubt}")
-    return with_attack_verdicts(WITHIN, "its upper end is within the threshold, and the attack succeeds on the twin")
+        return judged(NOT_SHOWN, f"{FAULT_OF_THE_RUN}: {number.doubt}")
+    return judged(WITHIN, "its upper end is within the threshold, and the attack succeeds on the twin")
 
 
 def _apply_gates(result: RiskResult, risk: Risk, model: ModelEvidence, audit: AuditEvidence) -> RiskResult:

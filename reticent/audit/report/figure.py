@@ -297,7 +297,7 @@ def marker_offset(number: int, num_markers: int, step: float) -> float:
 
 
 def marker_fills(estimates: Sequence[Estimate], colour: str) -> list[str]:
-    """Return the fill colour of each estimate's plot marker: ``colour``, or that of the paper (hollow) for a number
+    """Return the fill colour of each estimate's plot marker: ``colour``, or the background (hollow) for a number
     that is only a bound."""
     return [PAPER if estimate.bound else colour for estimate in estimates]
 
