@@ -269,8 +269,8 @@ def _publish_auc_without_copies(unpublished: MeasuredAttack | KindAttack, cell: 
 
 
 def _is_subset_small(all_attacked: MeasuredAttack, subset: Matched, cell: int) -> bool:
-    """Return whether members or non-members in ``subset``, or those in ``all_attacked`` but not in ``subset``, are
-    fewer than ``cell``."""
+    """Return whether members or non-members in ``subset`` are fewer than ``cell``, or those in ``all_attacked`` but not
+    in ``subset`` are 1 to ``cell`` - 1."""
     sides = (all_attacked.num_members, subset.num_members), (all_attacked.num_nonmembers, subset.num_nonmembers)
     return not are_enough(subset, cell) or any(0 < (of or 0) - (own or 0) < cell for of, own in sides)
 

@@ -581,8 +581,8 @@ def _require_shadows(chosen: Row, rows: Sequence[Row]) -> Row:
 
 
 def _deciding_row(rows: Sequence[Row]) -> Row | None:
-    """Return the row whose number decides a risk: of the numbers beyond the threshold the one with the largest
-    estimate; without such, the one that is most likely beyond; else the largest within."""
+    """Return the row whose number decides a risk: the one with the largest estimate of those beyond the threshold;
+    without such, of those that may be beyond; else of those within."""
     beyond = [row for row in rows if row.outcome == BEYOND]
     unsure = [
         row
