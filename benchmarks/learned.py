@@ -1,4 +1,4 @@
-"""How much does a tagger find that learned from marked notes, or that the package ships; how fast, and does it leak?
+"""How much does a tagger find that learned from marked notes, or that the package ships, and does it leak?
 
 ``marked``: taught by the first notes of MEDDOCAN's training part, asked on its development part: in the header, in all
 that stands after it, and there in the report alone, without who sent it; by the first judgments of TAB, asked on the
@@ -7,10 +7,10 @@ The lean that holds a precision of 0.95 is chosen on the notes that teach, by cr
 ``at 0.95`` is the recall at the lean where the notes that are asked have it. ``rule``: what the rule of k costs.
 ``active``: over notes marked in the order of disagreement or at random. ``languages``: of notes in languages without a
 rule, asked on sentences and names that did not teach. ``shipped``: the taggers of the package on corpora that they
-never saw, beside rules, spaCy and Presidio. ``taught``: by spaCy or by ``fast``, asked against the marks. ``speed``:
-MB a second of one processor. ``names``: invented names with k and 2k - 1 bearers against names with none, and
-``notes``: the labelling of single notes, by loss and by LiRA with shadow taggers, each less what a tagger that saw
-neither side tells; and the same without the rule.
+never saw, beside rules, spaCy and Presidio. ``taught``: by spaCy or by ``fast``, asked against the marks. ``names``:
+invented names with k and 2k - 1 bearers against names with none, and ``notes``: the labelling of single notes, by loss
+and by LiRA with shadow taggers, each less what a tagger that saw neither side tells; and the same without the rule. How
+fast the shipped taggers read stands in ``detection_speed``.
 
     python -m benchmarks.learned [--part marked] [--size toy|cpu]
 """
@@ -36,7 +36,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from fixtures.corpora import CORPORA, body_of, read_case
 
-from benchmarks.record_io import DATA, estimate_text, markdown, record_path, spread, write_record
+from benchmarks.record_io import DATA, estimate_text, markdown, record_path, write_record
 from benchmarks.runner import command
 from reticent import _rust
 from reticent.audit.stats.intervals import auc_estimate, ratio_estimate
@@ -48,16 +48,12 @@ from reticent.engine.detect.detector import FOUND, find_in_turn, found_in
 from reticent.engine.detect.labels import category
 from reticent.engine.detect.learned import LESSONS, Tagger, TaggerConfig, learn_tagger
 from reticent.engine.detect.propagate import propagate
-from reticent.engine.detect.shipped import shipped_tagger
 from reticent.engine.randomness import generator
 from reticent.engine.schema import SPANS
 from reticent.ext.learn.stage import cross_validate
 from tools.train_taggers import Maker, Text, made_texts
 
 BESIDE = ("rules", "shipped")
-TOGETHER = ("rules", "records", "shipped")
-#: The row of `speed` for them.
-FAST = "rules, records and tagger"
 KEY = bytes(16)
 PRECISION = 0.95
 LEANS = tuple(np.arange(-3.0, 5.01, 0.5).tolist())
@@ -506,43 +502,6 @@ def taught(size: str) -> dict[str, Any]:
     return result
 
 
-# ------------------------------------------------------------------------------------------------------------ speed
-
-
-def speed(size: str) -> dict[str, Any]:
-    """MB a second of one processor that the shipped tagger reads: alone, and after rules and records as in a run."""
-    rows = [(text.text, text.spans) for text in made_texts("en", 200 if size == "toy" else 4000, seed=3)]
-    notes = Notes.of(rows)
-    tagger = shipped_tagger("en")
-    num_bytes = sum(len(text.encode()) for text, _ in rows)
-    batch = notes.lessons.select(["individual_id", "text"]).combine_chunks().to_batches()[0]
-    alone, together = [], []
-    with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
-        made = make_detectors(TOGETHER, {"records": {"table": str(_records(rows, Path(folder)))}}, num_threads=1)
-        for detector in made:
-            if hasattr(detector, "common_words"):
-                detector.common_words = notes.common
-        names = set(find_in_turn(made, batch).column("detector").to_pylist())  # that builds what is built once
-        assert names == {*TOGETHER}, f"only {', '.join(sorted(names))} found something"
-        for _ in range(1 if size == "toy" else 7):
-            start = time.process_time()
-            find_in_turn(made, batch)
-            between = time.process_time()
-            tagger.find(batch.column("text"), notes.found, common=None, num_threads=1)
-            alone.append(num_bytes / 1e6 / (time.process_time() - between))
-            together.append(num_bytes / 1e6 / (between - start))
-    return {"mb": num_bytes / 1e6, "alone": spread(alone), FAST: spread(together)}
-
-
-def _records(rows: Sequence[tuple[str, Iterable[tuple[int, int, str]]]], folder: Path) -> Path:
-    """Write a table of records with the first name that is marked in each note, if there is one; return its path."""
-    marked = [[text[start:end] for start, end, label in sorted(spans) if label == "NAME"] for text, spans in rows]
-    ids = [str(number) for number, names in enumerate(marked) if names]
-    table = pa.table({"individual_id": ids, "name": [names[0] for names in marked if names]})
-    pq.write_table(table, folder / "records.parquet")
-    return folder / "records.parquet"
-
-
 # ----------------------------------------------------------------------------------------------------------- attack
 
 TEMPLATES = (
@@ -679,7 +638,7 @@ def _labelling(words: Words, notes: Notes, tagger: Tagger) -> np.ndarray:
 
 PARTS: Mapping[str, Callable[[str], dict[str, Any]]] = {
     "marked": marked, "rule": rule, "active": active, "languages": languages, "shipped": shipped, "taught": taught,
-    "speed": speed, "names": names, "notes": notes,
+    "names": names, "notes": notes,
 }  # fmt: skip
 
 
@@ -774,13 +733,6 @@ def learned_tables(record: Mapping[str, Any]) -> str:
     ]
     heads = ("corpus", "taught by", "asked", "recall", "precision", "F1")
     parts.append("**Taught by a teacher, against the marks**\n\n" + markdown(heads, rows))
-    if found := record.get("speed"):
-        rows = [
-            (who, *(f"{found[who][value]:.1f}" for value in ("median", "low", "high"))) for who in found if who != "mb"
-        ]
-        parts.append(
-            "**MB a second of one processor**\n\n" + markdown(("shipped tagger", "median", "least", "most"), rows)
-        )
     rows = [
         (side, arm, way, rate(found["attack"]), rate(found["blind"]), rate(found["gain"]))
         for what in ("names", "notes")
