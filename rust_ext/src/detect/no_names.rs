@@ -30,7 +30,7 @@ pub fn find_all(texts: &Texts) -> Vec<Found> {
                 let capital = is_capital(&view, piece) == Some(true);
                 let small = |lines: &mut Lines| !capital && !lines.has_case(&view, piece);
                 (capital && !is_title(view.piece(piece)) && is_no_name(&view, piece))
-                    || (is_eponym(&view, piece) && small(&mut lines) && !is_announced(&view, piece))
+                    || (small(&mut lines) && is_eponym(&view, piece) && !is_announced(&view, piece))
             });
             let found = |piece| {
                 let (start, end) = view.origin_of(piece, piece)?;

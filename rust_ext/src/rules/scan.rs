@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::sync::LazyLock;
 
-use memchr::{memchr, memchr3, memchr3_iter, memmem};
+use memchr::{memchr, memchr2_iter, memchr3, memchr3_iter, memmem};
 use rayon::prelude::*;
 use regex_automata::meta::{Cache, Regex};
 use regex_automata::nfa::thompson::{self, NFA};
@@ -33,6 +33,8 @@ const UNLIMITED: &str = "url";
 const ADDRESS: &str = "field_address";
 /// The one rule that is not tried where it begins (any word) but where its sign stands.
 const AT: &str = "email";
+/// Any word may begin its match, but only behind a sign of HL7: it is tried there, as the filter would let it through everywhere.
+const OF_SEGMENT: &str = "name_hl7";
 /// A cue that forms write without a space behind a name ("MartínezNºCol: 28"): it is tried inside of a word too.
 const GLUED: &[u8] = b"NoCol";
 /// What shows a match free: no letter or digit.
@@ -50,6 +52,7 @@ struct Compiled {
     splits: Vec<Option<Split>>,
     filter: Filter,
     at: usize,
+    of_segment: usize,
     unlimited: usize,
     address: usize,
 }
@@ -69,12 +72,12 @@ fn compile() -> std::result::Result<Compiled, String> {
         expressions.push((rule, pattern, num_groups, reported));
     }
     let number = |name: &str| RULES.iter().position(|rule| rule.name == name).unwrap_or(usize::MAX);
-    let (at, unlimited, address) = (number(AT), number(UNLIMITED), number(ADDRESS));
+    let (at, of_segment, unlimited, address) = (number(AT), number(OF_SEGMENT), number(UNLIMITED), number(ADDRESS));
     let filter = || {
         let config = thompson::Config::new().utf8(false).which_captures(thompson::WhichCaptures::None);
         let mut automata = Vec::new();
         for (number, (rule, .., reported)) in expressions.iter().enumerate() {
-            if number != at && !rule.of_field {
+            if number != at && number != of_segment && !rule.of_field {
                 let nfa = NFA::compiler().configure(config.clone()).syntax(syntax).build(reported);
                 automata.push((number as u8, nfa.map_err(|error| format!("rule {}: {error}", rule.name))?));
             }
@@ -103,7 +106,7 @@ fn compile() -> std::result::Result<Compiled, String> {
             Some(thread) => thread.join().map_err(|_| "the filter of the rules cannot be made".to_owned())??,
             None => filter()?,
         };
-        Ok(Compiled { filter, regexes, whole, splits, at, unlimited, address })
+        Ok(Compiled { filter, regexes, whole, splits, at, of_segment, unlimited, address })
     })
 }
 
@@ -189,6 +192,9 @@ impl Scan<'_> {
             found.drain(..whole);
         }
         self.at_places(&blocks, &found, active);
+        if active >> self.compiled.of_segment & 1 != 0 && memchr(b'^', self.text).is_some() {
+            self.behind_separators();
+        }
         self.fields(fields, signs_of_fields(self.text, &blocks, self.others).into_iter(), active);
         BLOCKS.set(blocks);
     }
@@ -244,6 +250,16 @@ impl Scan<'_> {
             let begins = self.text[place] == b'+' || (is_word(self.text[place]) && parts(self.text, place));
             if begins && self.attempt(self.compiled.at, place) {
                 break;
+            }
+        }
+    }
+
+    /// The names of a segment of HL7, at each word behind a separator of fields or of their parts.
+    fn behind_separators(&mut self) {
+        let text = self.text;
+        for at in memchr2_iter(b'|', b'^', text).map(|separator| separator + 1) {
+            if text.get(at).copied().is_some_and(is_word) {
+                self.attempt(self.compiled.of_segment, at);
             }
         }
     }
@@ -450,5 +466,21 @@ impl Source<'_> {
             && self
                 .original(folded, start, end)
                 .is_some_and(|(start, end)| self.text[start..end].split(' ').all(|word| word.chars().count() <= 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_rule_is_tried_at_every_capital() {
+        let compiled = COMPILED.as_ref().unwrap();
+        for word in ["Kidney was", "Jugular vein", "Quadriceps", "Vomiting", "Zygomatic", "walked"] {
+            let tried = compiled.filter.candidates(word.as_bytes(), &[0; LANES])[0];
+            let names: Vec<_> =
+                (0..RULES.len()).filter(|&rule| tried >> rule & 1 == 1).map(|rule| RULES[rule].name).collect();
+            assert!(names.is_empty(), "{word}: {names:?}");
+        }
     }
 }
