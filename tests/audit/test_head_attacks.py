@@ -37,7 +37,7 @@ from reticent.ext.head_attacks.attributes import (
 )
 from reticent.ext.head_attacks.measure import head_evidence, labels_alone
 from reticent.ext.head_attacks.scores import Classifier, Tagger
-from reticent.ext.head_attacks.stage import read_heads
+from reticent.ext.head_attacks.stage import read_head_evidence
 from reticent.job.config import load_kept_job, parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
@@ -330,7 +330,7 @@ def test_a_toy_that_overfits_is_found_and_one_that_saw_other_people_is_not(folde
     run = Run(parse_job(values_of(folder, finished)))
     model = run.job.model[0]
     documents, config = labelled_documents(run, model, run.job.classify), run.job.classifying(model)
-    base, _ = read_heads(run)
+    base, _ = read_head_evidence(run)
     attack, side = base.membership["label_loss"], documents.is_train
     sides = [len(np.unique(documents.store.individual[own])) for own in (side, ~side)]
     assert [attack.num_members, attack.num_nonmembers] == sides

@@ -322,8 +322,9 @@ def head_inputs(run: Run) -> dict[str, str]:
     return {head.name: run.fingerprints.of(head.name) for head in _heads(run)}
 
 
-def read_heads(run: Run) -> list[ModelEvidence]:
-    """Return the attack results of every head of a run, with file digests and the verdict on each attack."""
+def read_head_evidence(run: Run) -> list[ModelEvidence]:
+    """Return the attack results on every classification and tagging head of a run, with the digests of each head's
+    files and the verdict on each attack."""
     found = []
     for head in _heads(run):
         path = run.folder / head.name / MEASURES
