@@ -456,4 +456,5 @@ def open_configured(settings: CorpusConfig) -> Corpus:
 
 
 def _count_distinct(ids: pa.ChunkedArray) -> int:
+    """Return the number of distinct ids."""
     return _rust.count_distinct(ids.combine_chunks())

@@ -476,8 +476,8 @@ class _Exposed(NamedTuple):
 
 
 def _whole_text_titles(model: ModelEvidence) -> tuple[str, ...]:
-    """Return the descriptions under which attacks on the whole text are judged; also `TAUGHT` for a recipe that may
-    predict every token, to be compared with other recipes' targets."""
+    """Return the descriptions under which attacks on the whole text are judged. For a recipe that may predict every
+    token the second is that of attacks on its prediction targets (`TAUGHT`), as the whole text is these."""
     if model.start is not None:
         return (BY_LABELS,)
     kinds = model.by_kind or {}

@@ -871,8 +871,8 @@ class ModelBeside(NamedTuple):
 
 
 def numbers_beside(models: Sequence[ModelEvidence]) -> tuple[list[Beside], list[ModelBeside]]:
-    """Return (rows of `BESIDE`, the numbers shown beside the verdict, that any model has; their estimates for each
-    trained model and its twin)."""
+    """Return the numbers that are shown beside the verdict without deciding it: (those rows of `BESIDE` that any model
+    has; for each trained model, its and its unprotected twin's estimates of them)."""
     rows = [row for row in BESIDE if any(model.beside and row.estimate(model.beside) for model in models)]
     found = []
     for model in models if rows else ():
