@@ -123,7 +123,7 @@ class _Estimates:
     found: dict[tuple[str, ...], tuple[CountedRate, np.ndarray]]
 
     def of(self, scope: str) -> dict[str, CountedRate]:
-        """Return second part of the name -> rate, of the rates whose name begins with ``scope``, such as "covered"."""
+        """Return the rates in a scope, such as "covered", by the second part of their name."""
         return {name[1]: rate for name, (rate, _) in self.found.items() if name[0] == scope}
 
     def matches(self, *scope: str) -> MatchesOf:

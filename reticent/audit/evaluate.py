@@ -22,7 +22,7 @@ from reticent.audit.leakage.generated import Written, continue_documents, genera
 from reticent.audit.leakage.leakage import FoldDraws, LeakageAudit
 from reticent.audit.leakage.utility import numbers_beside, utility, without_predictions
 from reticent.audit.leakage.words import SurfaceTable, words_of
-from reticent.audit.membership.asked import Task, asking_scores, with_total
+from reticent.audit.membership.asked import Task, generation_attack_scores, with_total
 from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.attacks import USER_INFERENCE, loss_score, reference_score
 from reticent.audit.membership.groups import group_membership
@@ -469,7 +469,7 @@ class Auditor:
         """Return the document scores of the attacks that prompt the model beyond likelihoods (generation, probes),
         attack name -> float64 (D,)."""
         tokenizer = self._tokenizer_of(entry.path)
-        return asking_scores(
+        return generation_attack_scores(
             self.config, self.store, scores, written, load=lambda: self._load(entry.path, entry.objective),
             objective=entry.objective, tokenizer=tokenizer, special=special_ids(tokenizer, entry.objective), task=task,
         )  # fmt: skip

@@ -171,7 +171,8 @@ UNVOUCHED = 4
 
 
 def _print_checked(checked: Checked) -> None:
-    """Print what of a dossier holds, was not checked, or has changed, and whether the dossier holds as a whole."""
+    """Print which parts of a dossier are unchanged, were not checked, or have changed, and whether the dossier as a
+    whole is valid."""
     t = Texts(checked.language)
     signs = {"holds": checked.holds, "NOT checked": checked.unchecked, "CHANGED since": checked.changed}
     for sign, lines in (signs | {"FAULT": checked.faults}).items():

@@ -73,7 +73,7 @@ def build(
     detectors = guard_detectors(job.detect.detectors, job.detect.options)
     make_detectors(list(detectors), detectors)  # a missing package or file is an error now
     run = Run(job)
-    corpus, keep, inputs = _open_training_documents(run, of_run=is_job(source))
+    corpus, keep, inputs = _open_training_documents(run, uses_split=is_job(source))
     config = {"length": length, "key": seed, "detect": detectors}
     with (
         new_progress(quiet).task("guard", corpus.num_documents, "documents") as advance,
@@ -139,10 +139,10 @@ def _used_settings() -> tuple[str, ...]:
     return ("detect.detectors", "detect.preset", *(f"detect.{name}" for name in options))
 
 
-def _open_training_documents(run: Run, *, of_run: bool) -> tuple[Any, Any, dict[str, str]]:
-    """Return the corpus, which of its documents were trained on (bool; None: all), and the input fingerprints;
-    ``of_run`` says whether a run's split decides."""
-    if not of_run:
+def _open_training_documents(run: Run, *, uses_split: bool) -> tuple[Any, Any, dict[str, str]]:
+    """Return the corpus, which of its documents were trained on (bool; None: all), and the input fingerprints. With
+    ``uses_split`` those of the run's members were trained on."""
+    if not uses_split:
         return run.whole_corpus, None, {"corpus": run.whole_corpus.fingerprint()}
     split = require_kind(run.folder / "split", "split")
     if split.inputs.get("corpus") != run.deduplicated.fingerprint():

@@ -41,7 +41,8 @@ def reproduce(
         typer.Option(metavar="FOLDER", help="What is trained and attacked; what is there is not done again."),
     ] = None,
 ) -> None:
-    """Train and attack what the figures of the four sources need, and write one page: their numbers beside ours.
+    """Train and attack the models behind the figures of four publications, and write one page: their numbers beside
+    ours.
 
     It can be stopped at any time, and goes on. The page is docs/benchmarks/reproduction.md of the source tree, from
     which this must run: its records are no part of an installed package.

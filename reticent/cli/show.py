@@ -141,11 +141,11 @@ def _all_counts(run: Run) -> dict[str, Any]:
     return {str(m.parent.relative_to(run.folder)): read_manifest(m.parent).counts for m in manifests}
 
 
-def print_update(run: Run, touched: AffectedArtifacts, as_json: bool) -> None:
+def print_update(run: Run, affected: AffectedArtifacts, as_json: bool) -> None:
     """Print how many n-grams of the members' index an update moved across the threshold k, and which models and
     dossiers it affects."""
     if as_json:
-        print(json.dumps({**_all_counts(run), "touched": touched.to_dict()}, indent=1))
+        print(json.dumps({**_all_counts(run), "touched": affected.to_dict()}, indent=1))
         return
 
     counts, k = read_manifest(run.folder / "index").counts, run.job.protect.k
@@ -158,7 +158,7 @@ def print_update(run: Run, touched: AffectedArtifacts, as_json: bool) -> None:
             "  n = {n}: {to_identifying:,} n-grams became identifying, {to_shared:,} ceased to be; {new:,} are new, "
             "{gone:,} are gone".format(**moved)
         )
-    for line in touched.lines():
+    for line in affected.lines():
         print(line)
 
 
@@ -508,7 +508,7 @@ def _unit_names(corpus: CorpusEvidence) -> str:
 
 
 def _plain_table(*heads: str, title: str) -> Table:
-    """Return an empty table with one column a head, the first left-aligned."""
+    """Return an empty table with these column headings, the first column left-aligned, the others right-aligned."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, title=title, title_justify="left")
     for number, head in enumerate(heads):
         table.add_column(head, justify="right" if number else "left")

@@ -222,7 +222,7 @@ class Plan:
         return list(dict.fromkeys(f"{what[s.kind]} {s.model}" for s in self.left if not self.speed(s)))
 
     def line(self, now: float | None = None) -> str:
-        """Return one line of text with the progress and the expected end."""
+        """Return one line of text with the progress and the expected finishing time."""
         said = [f"{len(self.done)} of {len(self.steps)} {self.what()} done"]
         if self.running is not None:
             said.append(f"now {self.running.title}, {100 * self._share:.0f} %")
@@ -239,12 +239,13 @@ class Plan:
         return f"{span_of(seconds)} left", (*([f"{end}, {speed:,.0f} tokens/s"] if speed else []), end)
 
     def note(self, now: float | None = None) -> str:
-        """Return text with the current speed and the expected end."""
+        """Return text with the current speed in tokens a second and the expected finishing time."""
         speed = None if self.running is None else self.speed(self.running)
         return (f"{speed:,.0f} tokens/s; " if speed else "") + self.expected(now)
 
     def expected(self, now: float | None = None) -> str:
-        """Return text with the expected end, or why it is unknown."""
+        """Return text with the expected finishing time and the time left, or why they are unknown; ``now`` is in
+        seconds since 1970."""
         seconds, now = self.remaining_seconds(), time.time() if now is None else now
         if seconds is None:
             return f"end unknown until measured: {', '.join(self.unmeasured())}"

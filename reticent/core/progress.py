@@ -69,7 +69,7 @@ class Progress:
 
     @contextmanager
     def experiment(self, plan: Plan) -> Iterator[None]:
-        """Show the overall progress of ``plan`` and its expected end while the ``with`` block runs."""
+        """Show the overall progress of ``plan`` and its expected finishing time while the ``with`` block runs."""
         self.plan = plan
         try:
             if not self._is_terminal():

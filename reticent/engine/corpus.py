@@ -24,7 +24,7 @@ from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.identity import FOLDED, Ids, check_choice, require_distinct_ids, require_real_ids, unify_spellings
 from reticent.engine.schema import DOCUMENTS, owned_batch
-from reticent.engine.sources.batches import as_scanned, kept_rows, memory_from, merged, reading_pool, stretches
+from reticent.engine.sources.batches import as_scanned, kept_rows, memory_from, merged, reading_pool, row_ranges
 from reticent.engine.sources.columns import REQUIRED, SOURCE_COLUMN, Reader
 from reticent.engine.sources.config import Columns, CsvDialect, Markup, OnNull
 from reticent.engine.sources.corpus_config import CorpusConfig
@@ -94,7 +94,7 @@ class Corpus:
         """
         self._scan_if_skipping_nulls()
         if wanted is not None:
-            parts = self._contiguous_parts(columns, batch_rows, wanted, 1)
+            parts = self._iter_row_ranges(columns, batch_rows, wanted, 1)
             chosen = (kept_rows(found, wanted[first : first + length]) for first, length, found in parts)
             yield from merged(itertools.chain.from_iterable(chosen), batch_rows)
             return
@@ -151,7 +151,7 @@ class Corpus:
         """Call ``work(first, batch)`` for every record batch, from several threads and in any order; ``first`` is the
         row number of the batch's first document.
 
-        Threads read different stretches of the corpus (row groups of Parquet, else files); where there are fewer of
+        Threads read different ranges of rows (row groups of Parquet, else files); where there are fewer of
         them than threads, they take turns at one. Memory is bounded by a batch and a page of Parquet a thread; with
         ``frugal`` what pyarrow frees goes back to the system at once. ``wanted`` (bool, shape (num_documents,)): row
         groups and files without a wanted document are not read.
@@ -161,9 +161,7 @@ class Corpus:
         CorpusError
             As :meth:`batches`, or the files hold other numbers of rows than when they were scanned.
         """
-        streams = [
-            (first, found) for first, _, found in self._contiguous_parts(columns, BATCH_ROWS, wanted, BATCH_ROWS)
-        ]
+        streams = [(first, found) for first, _, found in self._iter_row_ranges(columns, BATCH_ROWS, wanted, BATCH_ROWS)]
         with reading_pool(frugal) as pool:
 
             def work_and_release(first: int, batch: pa.RecordBatch) -> None:
@@ -174,13 +172,14 @@ class Corpus:
 
             in_threads(streams, work_and_release, num_threads)
 
-    def _contiguous_parts(
-        self, columns: Sequence[str], batch_rows: int, wanted: np.ndarray | None, at_least: int
+    def _iter_row_ranges(
+        self, columns: Sequence[str], batch_rows: int, wanted: np.ndarray | None, min_rows: int
     ) -> Iterator[tuple[int, int, Iterator[pa.RecordBatch]]]:
-        """Yield the contiguous parts of the corpus that hold a wanted document, each as its first document's row
-        number, its number of documents, and an iterator over its record batches."""
+        """Yield each range of consecutive rows that holds a document of ``wanted`` (bool by document; None: all) as its
+        first document's row number, its number of documents, and an iterator over its record batches. Neighbouring row
+        groups are joined until they have ``min_rows`` rows."""
         self.scan()
-        for part in stretches(self.source.fragments, self._num_rows, self._kept, wanted, at_least):
+        for part in row_ranges(self.source.fragments, self._num_rows, self._kept, wanted, min_rows):
             found = self._reader.read(part.fragment, columns, batch_rows, part.row_groups, part.row)
             yield part.first, part.num_kept, part.checked(found)
 
@@ -457,4 +456,5 @@ def open_configured(settings: CorpusConfig) -> Corpus:
 
 
 def _count_distinct(ids: pa.ChunkedArray) -> int:
+    """Return the number of distinct ids."""
     return _rust.count_distinct(ids.combine_chunks())

@@ -252,7 +252,8 @@ def word_slots(word_ids: np.ndarray, doc_offsets: np.ndarray) -> tuple[np.ndarra
 
 @_jit
 def protected_words(ngram_starts: np.ndarray, offsets: np.ndarray, policy: int, max_n: int) -> np.ndarray:
-    """Return which words a policy protects, bool (W,), given the words at which minimal identifying n-grams start.
+    """Return which words a policy protects, bool (W,). Bit n - 1 of ``ngram_starts``, uint8 (W,), is set where a
+    minimal identifying n-gram of n words starts; ``offsets`` bounds the documents, in words.
 
     The same as ``NgramIndex.protect`` without ``max_document_frequency``, for any policy and any ``max_n`` up to the
     one that ``ngram_starts`` was made with: one look-up of the n-grams serves them all.

@@ -336,6 +336,7 @@ class _Table:
         return np.array(rows, dtype=np.int64).reshape(-1, 3)
 
     def close(self) -> None:
+        """Close the table's file."""
         self._file.close()
 
 

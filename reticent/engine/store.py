@@ -324,7 +324,8 @@ def open_tokens(path: Path | str) -> TokenStore:
 
 
 def open_view(folder: Path, ids: Path | None = None) -> PackedTokens:
-    """Return the packed tokens in a folder: the chosen documents of a folder of token ids, with their protection flags.
+    """Return the packed tokens of the documents in a folder that has their protection flags. The token ids are in that
+    folder, else in the folder ``ids``, by default the one beside it.
 
     Parameters
     ----------

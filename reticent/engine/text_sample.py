@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from reticent.engine.oracle.documents import WordTable, read_words
 from reticent.engine.oracle.protection import DocumentWords, Seen, looked_up_supports
-from reticent.engine.oracle.retokenizer import Retokenizer, read_texts
+from reticent.engine.oracle.retokenizer import Retokenizer, retokenize
 from reticent.engine.oracle.tokens import Comparison, Protected, ReadTexts, Spans, TextCheck
 from reticent.engine.verify import read_spans
 
@@ -138,7 +138,7 @@ class TextSample:
             supports=supports,
             num_units=0 if index is None else index.num_units,
             visible=visible,
-            read=read_texts(texts, doc_ids, words.bases, marks, tokenizer),
+            read=retokenize(texts, doc_ids, words.bases, marks, tokenizer),
             store_rows=self._store_rows[chosen],
         )
 

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from reticent.core.errors import ArtifactError
 from reticent.engine.oracle.documents import WordTable, read_words
 from reticent.engine.oracle.protection import DocumentWords, count_supports, visible_support
-from reticent.engine.oracle.retokenizer import Retokenizer, read_texts
+from reticent.engine.oracle.retokenizer import Retokenizer, retokenize
 from reticent.engine.oracle.tokens import Comparison, Protected, Spans, TextCheck
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def verify_tokens(
     for batch in text.batches(splits):
         last = first + len(batch.rows)
         part = protected.slice(first, last)
-        read = read_texts(batch.texts, batch.doc_ids, part.words.bases, part.spans, retokenizer)
+        read = retokenize(batch.texts, batch.doc_ids, part.words.bases, part.spans, retokenizer)
         comparison.add(np.arange(first, last), read, part)
         first = last
         if progress:

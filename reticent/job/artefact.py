@@ -188,8 +188,8 @@ def trainings_by_recipe(job: Job, model: ModelSection) -> list[Training]:
 
 
 def head_starts(job: Job, head: HeadConfig, model: ModelSection) -> list[Training | None]:
-    """Return the encoders of one model section on which a classification or tagging head is trained: None for the base
-    model, else trainings, ordered by recipe and seed; ``head.from_recipes`` selects among them."""
+    """Return the encoders of a model section on which a classification or tagging head is trained, as
+    ``head.from_recipes`` selects them: trainings by recipe and seed, and first None for the base model."""
     found: list[Training | None] = [None, *trainings_by_recipe(job, model)]
     wanted = head.from_recipes or ("base", *model.recipes)
     return [start for start in found if (start.recipe if start else "base") in wanted]

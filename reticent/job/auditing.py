@@ -249,8 +249,8 @@ class Workload:
 
 
 def training_work(run: Run, training: Training) -> Work:
-    """Return the estimated work of a training in tokens (times epochs), for the expected end; `ArtifactError` where its
-    token store is missing."""
+    """Return the `Work` (cost in tokens) of a training, from which the finishing time of a run is estimated: the tokens
+    of its token store times the number of epochs. `ArtifactError` where the store is missing."""
     model = training.model
     tokens = token_counts(run, model, "train")["tokens"] * run.job.training(model).num_epochs
     if model.repeated:
@@ -262,7 +262,8 @@ def training_work(run: Run, training: Training) -> Work:
 
 
 def measurement_work(run: Run, measurement: Measurement) -> Work:
-    """Return the estimated work of measuring one model, in tokens through the model, for the expected end."""
+    """Return the `Work` of measuring one model, from which the finishing time of a run is estimated: the number of
+    tokens that pass through the model."""
     return Work(
         name=measurement.name, title=f"scoring {measurement.title}", kind="score", model=measurement.model.name,
         recipe="", work=scoring_work(run, measurement).total,
@@ -270,8 +271,8 @@ def measurement_work(run: Run, measurement: Measurement) -> Work:
 
 
 def extraction_step_work(run: Run, measurement: Measurement) -> Work:
-    """Return the estimated work of extracting canaries and passages from one model, in tokens through the model, for
-    the expected end."""
+    """Return the `Work` of extracting canaries and passages from one model, from which the finishing time of a run is
+    estimated: the number of tokens that pass through the model."""
     return Work(
         name=measurement.name.replace("measures/", "extraction/", 1), title=f"extraction from {measurement.title}",
         kind="score", model=measurement.model.name, recipe="extraction", work=extraction_work(run, measurement.model),
@@ -279,8 +280,8 @@ def extraction_step_work(run: Run, measurement: Measurement) -> Work:
 
 
 def scoring_work(run: Run, measurement: Measurement) -> Workload:
-    """Return the estimated number of tokens that each part of measuring a model passes through it; `ArtifactError`
-    where its token stores are missing.
+    """Return the estimated number of tokens that pass through a model in each part of its measurement, as a `Workload`;
+    `ArtifactError` where its token stores are missing.
 
     A masked model reads a window once for each fold of the words that it has to predict. Embedding shift and
     all that is computed from scores need no model.
@@ -319,7 +320,8 @@ def scoring_work(run: Run, measurement: Measurement) -> Workload:
 
 def _inversion_work(run: Run, settings: Any, audit: dict[str, Any], folds: int) -> float:
     """Return the number of tokens that inversion passes through the model: a window for each target and each of its
-    candidates, and a sentence for each term, candidate and template."""
+    candidates (for a masked model once for each of ``folds`` groups of words), and a sentence for each term, candidate
+    and template."""
 
     sides = read_manifest(run.folder / "split").counts
     individuals, candidates = sides[MEMBERS] + sides[HELDOUT], settings.num_decoys + 1

@@ -139,7 +139,8 @@ def _ineffective_training_settings(job: Job) -> Iterator[str]:
 
 
 def _late_epochs(job: Job, models: list[ModelSection], table: str) -> Iterator[str]:
-    """Yield an error message for checkpoint epochs after the last epoch of every model that uses this list."""
+    """Yield an error message if ``checkpoint_epochs`` of the section ``table`` has epochs after the last epoch of all
+    of ``models``."""
     longest = max(map(job.training, models), key=lambda training: training.num_epochs)
     last = longest.num_epochs
     if late := longest.late_epochs():
@@ -371,8 +372,8 @@ def _require_matching_architecture(model: ModelSection, foundation: FoundationCo
 
 
 def _require_existing_path(path: str | None, setting: str, beside: tuple[str, ...] = ()) -> None:
-    """Raise `ArtifactError` where a setting's path or glob pattern matches no file; None, URLs and the words in
-    ``beside`` pass."""
+    """Raise `ArtifactError` where the path or glob pattern of a setting matches no file. None, URLs, and the keywords
+    in ``beside`` that the setting also takes are accepted."""
     if path is not None and path not in beside and "://" not in path and not glob.glob(path, recursive=True):
         raise ArtifactError(f"{setting}: {path}: no such file or folder")
 

@@ -42,7 +42,7 @@ def protection_index(
     run: Run, index: NgramIndex, k: int, individuals: Individuals | None = None, *, words: Words = "counted"
 ) -> NgramIndex:
     """Return the n-gram index whose supports decide what is protected: ``index`` itself where words are counted without
-    noise, else a copy with the supports of the noisy threshold or of the public list.
+    noise, else a copy with the supports that noise or the public list put in their place.
 
     ``individuals`` say who are the members that it counts, by default those of the run; ``words`` are as in `Policy`.
     """
@@ -57,15 +57,17 @@ def protection_index(
 
 
 def noise_of(run: Run, k: int, words: Words) -> Noise | None:
-    """Return the noise on the support threshold ``k`` of a recipe's words; None where it has none."""
+    """Return the noise on the support threshold ``k`` of a recipe. ``words`` says whose supports count (counted words,
+    a private vocabulary, a public list); None where these have no noise."""
     if words == "public":
         return None
     return counted_noise(run.job) if words == "counted" else vocabulary_noise(run, k)
 
 
 def counted_noise(job: Job) -> Noise | None:
-    """Return the noise on supports that are counted; None without noise, and where a recipe has a private vocabulary
-    and none reads counted supports, so that nothing is drawn and charged in vain."""
+    """Return the noise that is added to the counted supports of words. None for a job without noise, and where a
+    private vocabulary is used and no recipe reads counted supports, whose noise would be charged to the privacy budget
+    for nothing."""
     noise, recipes = job.threshold.noise, list(map(job.recipe, recipes_of(job)))
     is_read = any(recipe.words == "counted" and recipe.protected_flags & INDIRECT for recipe in recipes)
     return noise if is_read or all(recipe.words != "private" for recipe in recipes) else None
@@ -77,9 +79,9 @@ def recipes_of(job: Job) -> list[str]:
 
 
 def vocabulary_noise(run: Run, k: int) -> Noise | None:
-    """Return the noise of the private vocabulary; None where even a word used by every member would more likely be left
-    out than drawn, so that only the public list remains. This depends on the number of members alone, which is public
-    or declared."""
+    """Return the noise by which a private vocabulary is drawn. None where the members are so few that even a word used
+    by all of them would more likely be left out than drawn: then only the public list remains. Only the number of
+    members decides, which is public or declared."""
     noise = run.job.threshold.noise
     assert noise is not None  # the job was checked
     number = _declared_num_individuals(run.job)

@@ -46,8 +46,9 @@ def model_digest(files: Mapping[str, str]) -> str:
 
 
 def with_digests(measured: ModelEvidence, manifest: Manifest, place: str | None = None) -> ModelEvidence:
-    """Return a model's evidence with ``digest``, of its files, and ``kin``, of its training settings without the seed,
-    filled in. ``manifest`` is that of the training, ``place`` the model's subfolder, by default that of its epoch."""
+    """Return a model's evidence with two digests filled in: ``digest``, of its files, and ``kin``, of its training
+    settings without the seed, equal for trainings that differ in the seed alone. ``manifest`` is that of the training,
+    ``place`` the model's subfolder, by default that of its epoch."""
     start = f"{place or f'epoch-{measured.epoch:04d}'}/"
     files = {n.removeprefix(start): about["sha256"] for n, about in manifest.files.items() if n.startswith(start)}
     made_from = {**manifest.config, "seed": None, "inputs": manifest.inputs}

@@ -124,14 +124,14 @@ def execute(run: Run, until: str = "report", *, alone: bool = False) -> Path:
     run_stages(run, chosen)
     run.verify_all()
     if alone:
-        resolve("reticent.job.stages.split:tell_recovered")(run, {})
+        resolve("reticent.job.stages.split:report_repairs")(run, {})
     run.keep_job()
     return run.folder
 
 
 def run_stages(run: Run, stages: Iterable[Stage]) -> None:
-    """Build the steps of these stages in order; check attacks and privacy budget before the first training, and show
-    the expected end from an experiment's first stage on."""
+    """Build the steps of these stages in order. Check attacks and privacy budget before the first training, and show
+    the expected finishing time from an experiment's first stage on."""
     stages = list(stages)
     audits = any("audit" in (stage.name, stage.within) for stage in stages)
     with ExitStack() as stack:
@@ -204,7 +204,7 @@ def iter_step_states(run: Run, stages: Iterable[Stage] = _PLAN) -> Iterator[Step
 
 
 def _experiment_plan(run: Run, stages: list[Stage]) -> Plan:
-    """Return the experiment's work, done and remaining, from which the expected end is computed."""
+    """Return the experiment's work, done and remaining, from which its finishing time is estimated."""
     looked = list(iter_step_states(run.read_only_copy(), [stage for stage in stages if stage.name in EXPERIMENT]))
     if any(look.stage.name == "classify" and not look.is_done for look in looked):
         resolve("reticent.ext.classify.stage:check_documents")(run)

@@ -26,10 +26,10 @@ def job_status(run: Run) -> dict[str, Any]:
     its ``remaining_seconds`` is None while the speed of some of the work that is left is not known.
     """
     run = run.read_only_copy()
-    looked = list(iter_step_states(run))
+    states = list(iter_step_states(run))
     earlier = run.timings.read()
     artifacts = []
-    for look in looked:
+    for look in states:
         states = look.states
         if look.step is None and not look.stage.within:
             states = {look.stage.name: TO_DO}
@@ -37,14 +37,15 @@ def job_status(run: Run) -> dict[str, Any]:
             check = _text_check(run, name) if name.startswith("tokens/") and state == "done" else None
             about = {"name": name, "state": state, "seconds": earlier.get(name, {}).get("seconds")}
             artifacts.append(about | ({"text_check": check} if check is not None else {}))
-    return {"folder": str(run.folder), "artifacts": artifacts, "plan": _experiment_progress(looked, earlier)}
+    return {"folder": str(run.folder), "artifacts": artifacts, "plan": _experiment_progress(states, earlier)}
 
 
-def _experiment_progress(looked: list[StepState], earlier: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
-    """Return how many steps of the experiment are done, which is next, and the expected time; None before there are
-    tokens to train on."""
+def _experiment_progress(states: list[StepState], earlier: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
+    """Return how many steps of the experiment are done, which is next, and the time left, as JSON values, from the
+    states of the steps; None before there are tokens to train on. ``earlier`` has the measured times of earlier
+    runs."""
     try:
-        works = [(look.step.work(), look.is_done) for look in looked if look.step is not None and look.step.work]
+        works = [(look.step.work(), look.is_done) for look in states if look.step is not None and look.step.work]
     except ReticentError:
         return None
     if not works:

@@ -302,6 +302,7 @@ class AffectedArtifacts:
     replaced: list[str]
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the affected models and dossiers as JSON values."""
         return asdict(self)
 
     def lines(self) -> list[str]:
@@ -333,15 +334,15 @@ def affected_artifacts(before: Run, withdrawn: Sequence[Path]) -> AffectedArtifa
     dossier, replaced = resolve("reticent.ext.dossier.stage:dossiers_of")(before.folder)
     models = sorted(path.parent for path in (before.folder / "models").rglob("manifest.json"))
     return AffectedArtifacts(
-        trained_on_withdrawn=bool(withdrawn) and _name_a_member(before, withdrawn),
+        trained_on_withdrawn=bool(withdrawn) and _lists_a_member(before, withdrawn),
         models=[model.relative_to(before.folder).as_posix() for model in models],
         dossier=dossier,
         replaced=replaced,
     )
 
 
-def _name_a_member(before: Run, files: Sequence[Path]) -> bool:
-    """Return whether one of these lists of ids names a member of a run."""
+def _lists_a_member(before: Run, files: Sequence[Path]) -> bool:
+    """Return whether one of these files of ids contains the id of a member of a run."""
     individuals = before.individuals
     members = individuals.table.column("individual_id").filter(pa.array(individuals.mask(MEMBERS)))
     known = before.given_corpus.scan().column("individual_id")

@@ -60,8 +60,8 @@ def attention_by_host(model: PreTrainedModel, *, packed: bool = False) -> Iterat
 
 
 def using_mask(model: PreTrainedModel, mask: torch.Tensor | None) -> AbstractContextManager[None]:
-    """Return a context for forward passes with this attention mask: `attention_by_host`, or an empty context if
-    ``mask`` is None, as there is no padding."""
+    """Return a context manager in which a model uses its attention mask as given, without reading the mask's values
+    back from the device; an empty context if ``mask`` is None, as there is no padding."""
     return nullcontext() if mask is None else attention_by_host(model)
 
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
 from fixtures.drawing import examples
-from fixtures.models import toy_model, toy_tokenizer
+from fixtures.models import write_toy_model
 from fixtures.stores import make_store
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,9 +31,6 @@ from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.status import job_status
-from reticent.trainer.export import write_model
-from reticent.trainer.models import load_tokenizer
-from reticent.trainer.recipes import get_recipe
 
 OPTIONS: dict[str, Any] = {"num_bootstrap": 200, "seed": 0, "small_cell": 1}
 
@@ -169,9 +166,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Documents and a base model."""
     folder = tmp_path_factory.mktemp("classification")
     write_documents(folder / "notes.parquet")
-    write_model(
-        toy_model("bert"), load_tokenizer(toy_tokenizer("bert")), folder / "base", recipe=get_recipe("mlm"), epoch=1
-    )
+    write_toy_model(folder / "base")
     return folder
 
 

@@ -16,7 +16,7 @@ import torch
 from fixtures.audits import evidence, tiny_audit
 from fixtures.jobs import changed, make_hospital
 from fixtures.jobs import values_of as job_values
-from fixtures.models import toy_model, toy_tokenizer
+from fixtures.models import write_toy_model
 from fixtures.stores import make_store
 
 from reticent.audit.evidence.model import ModelEvidence
@@ -37,13 +37,10 @@ from reticent.ext.head_attacks.attributes import (
 )
 from reticent.ext.head_attacks.measure import head_evidence, labels_alone
 from reticent.ext.head_attacks.scores import Classifier, Tagger
-from reticent.ext.head_attacks.stage import read_heads
+from reticent.ext.head_attacks.stage import read_head_evidence
 from reticent.job.config import load_kept_job, parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
-from reticent.trainer.export import write_model
-from reticent.trainer.models import load_tokenizer
-from reticent.trainer.recipes import get_recipe
 
 pytestmark = pytest.mark.usefixtures("without_figures")
 BOOTSTRAP: Bootstrap = {"num_bootstrap": 200, "seed": 0, "units": None}
@@ -298,8 +295,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Documents and a base model."""
     folder = tmp_path_factory.mktemp("heads")
     write_documents(folder / "notes.parquet")
-    tokenizer = load_tokenizer(toy_tokenizer("bert"))
-    write_model(toy_model("bert", hidden_size=32), tokenizer, folder / "base", recipe=get_recipe("mlm"), epoch=1)
+    write_toy_model(folder / "base", hidden_size=32)
     return folder
 
 
@@ -330,7 +326,7 @@ def test_a_toy_that_overfits_is_found_and_one_that_saw_other_people_is_not(folde
     run = Run(parse_job(values_of(folder, finished)))
     model = run.job.model[0]
     documents, config = labelled_documents(run, model, run.job.classify), run.job.classifying(model)
-    base, _ = read_heads(run)
+    base, _ = read_head_evidence(run)
     attack, side = base.membership["label_loss"], documents.is_train
     sides = [len(np.unique(documents.store.individual[own])) for own in (side, ~side)]
     assert [attack.num_members, attack.num_nonmembers] == sides
@@ -419,9 +415,7 @@ def test_a_missing_column_of_an_attribute_is_named_before_any_training(
 def protected(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A job whose classifier reads tags and whose tagger reads surrogates."""
     hospital = make_hospital(tmp_path_factory.mktemp("hospital"), 40)
-    base = hospital / "bert"
-    tokenizer = load_tokenizer(toy_tokenizer("bert"))
-    write_model(toy_model("bert"), tokenizer, base, recipe=get_recipe("mlm"), epoch=0)
+    base = write_toy_model(hospital / "bert")
     values = changed(job_values(hospital, hospital / "run"), model__base=str(base), model__recipes=["mlm"])
     values["train"] = {"num_epochs": 1, "window_length": 32, "batch_size": 8, "device": "cpu"}
     head = {"num_epochs": 1, "save_model": True, "from_recipes": ["base"]}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import random
 from collections.abc import Callable, Sequence
@@ -15,12 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
+from fixtures.documents import GOOD, SENTINEL, Row, as_csv, changed, results, row
 from fixtures.drawing import examples
 from fixtures.unprivileged import unprivileged
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reticent.core.artifact import VERIFIED, write_artifact
+from reticent.core.artifact import write_artifact
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.corpus import Columns, Corpus, open_corpus
 from reticent.engine.index import build_index
@@ -28,13 +28,6 @@ from reticent.engine.schema import DOCUMENTS, HELDOUT, MEMBERS
 from reticent.engine.sources import compressed
 from reticent.engine.split import split_individuals
 from reticent.job.config import parse_job
-
-SENTINEL = "SENTINELTEXT"
-Row = dict[str, Any]
-
-
-def row(doc_id: object, individual_id: object, text: object = SENTINEL, **more: object) -> Row:
-    return {"doc_id": doc_id, "individual_id": individual_id, "text": text, **more}
 
 
 def documents(corpus: Corpus, *, batch_rows: int = 4096, columns: Sequence[str] = ("doc_id", "individual_id", "text")):
@@ -70,11 +63,7 @@ def write_stream(path: Path, rows: list[Row], kind: pa.DataType | None = None) -
 
 
 def write_csv(path: Path, rows: list[Row]) -> Path:
-    buffer = io.StringIO(newline="")
-    writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), quoting=csv.QUOTE_ALL)
-    writer.writeheader()
-    writer.writerows(rows)
-    path.write_bytes(buffer.getvalue().encode())
+    path.write_bytes(as_csv(rows, quoting=csv.QUOTE_ALL).encode())
     return path
 
 
@@ -392,13 +381,6 @@ def test_a_check_by_many_threads_names_the_first_bad_document(tmp_path: Path, nu
 
 # ---------------------------------------------------------------------------------------------------------- bad inputs
 
-GOOD = [row(f"d{i}", f"p{i}", f"{SENTINEL} number {i}") for i in range(8)]
-
-
-def changed(at: int, **values: object) -> list[Row]:
-    """`GOOD` with other values in one row."""
-    return [{**r, **values} if i == at else r for i, r in enumerate(GOOD)]
-
 
 def with_bytes(path: Path, old: bytes, new: bytes) -> Path:
     content = path.read_bytes()
@@ -411,11 +393,6 @@ def read_all(source: Path, columns: Columns) -> None:
     corpus = open_corpus(source, columns=columns)
     corpus.scan()
     documents(corpus, columns=("doc_id", "individual_id", "text", "household_id", "spans"))
-
-
-def results(run: Path) -> dict[str, bytes]:
-    files = [path for path in run.rglob("*") if path.is_file() and VERIFIED not in path.name]  # of settled files
-    return {str(path.relative_to(run)): path.read_bytes() for path in files}
 
 
 def test_a_file_that_may_not_be_read_is_refused_by_name() -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixtures.drawing import examples
-from fixtures.indexes import build, corpora, documents
+from fixtures.indexes import build, corpora, documents, protected
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.ngrams import minimal, protected_words, split, supports
@@ -21,13 +21,6 @@ from reticent.engine.index import open_index, write_index
 
 LEVEL = ("left", "right", "support")
 POLICIES = ("all", "last", "cover", "paper")
-
-
-def protected(index: _rust.NgramIndex, texts: list[str], **options: object) -> list[set[int]]:
-    array = pa.array(texts, pa.string())
-    segmented = _rust.segment(array)
-    flags, _ = index.protect(array, segmented, **options)
-    return [set(np.flatnonzero(flags[a:b])) for a, b in itertools.pairwise(segmented.doc_offsets)]
 
 
 @settings(max_examples=examples(150))

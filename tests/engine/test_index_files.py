@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixtures.drawing import share_of
-from fixtures.indexes import build
+from fixtures.indexes import build, protected
 from oracles.ngrams import protected_words, split, supports
 
 from reticent import _rust
@@ -24,13 +24,6 @@ from reticent.job import views
 from reticent.job.variants import Variant
 
 Corpus = list[tuple[str, int]]
-
-
-def protected(index: Any, texts: list[str], k: int, n: int) -> list[set[int]]:
-    array = pa.array(texts, pa.string())
-    segmented = _rust.segment(array)
-    flags, _ = index.protect(array, segmented, k=k, n=n)
-    return [set(np.flatnonzero(flags[a:b])) for a, b in itertools.pairwise(segmented.doc_offsets)]
 
 
 def drawn(seed: int, num_words: int = 40) -> Corpus:

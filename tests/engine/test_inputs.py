@@ -11,7 +11,6 @@ import bz2
 import csv
 import datetime as dt
 import gzip
-import io
 import json
 import os
 import re
@@ -25,6 +24,7 @@ import uuid
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -36,12 +36,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
+from fixtures.documents import GOOD, SENTINEL, Row, changed, results, row, xml_2014
+from fixtures.documents import as_csv as csv_with
 from fixtures.documents import write_file as put
 from fixtures.postgres import postgres_server, programs
 from fixtures.spark import missing as missing_of_spark
 from fixtures.values import IDS, of_ids
 
-from reticent.core.artifact import VERIFIED
 from reticent.core.errors import CorpusError
 from reticent.engine.corpus import Columns, CsvDialect, open_corpus
 from reticent.engine.sources.config import Markup
@@ -50,9 +51,6 @@ from reticent.engine.sources.staged import open_remote, stage, staged_files
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
-
-SENTINEL = "SENTINELTEXT"
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -94,17 +92,7 @@ def add(name: str, make: Callable[[Path], Any], outcome: Outcome, wrong: str = "
 # -------------------------------------------------------------------------------------------------------------- makers
 
 
-def row(doc_id: object, individual_id: object, text: object = SENTINEL, **more: object) -> Row:
-    return {"doc_id": doc_id, "individual_id": individual_id, "text": text, **more}
-
-
-GOOD = [row(f"d{i}", f"p{i}", f"{SENTINEL} number {i}") for i in range(8)]
 TWO = [("1", "a", "x"), ("2", "b", "y")]
-
-
-def changed(at: int, **values: object) -> list[Row]:
-    """`GOOD` with other values in one row."""
-    return [{**r, **values} if i == at else r for i, r in enumerate(GOOD)]
 
 
 def every(**values: object) -> list[Row]:
@@ -169,12 +157,7 @@ def arrow(rows: list[Row] | pa.Table, new: Callable[..., Any] = pa.ipc.new_file)
     return make
 
 
-def as_csv(rows: list[Row], quoting: Any = csv.QUOTE_ALL) -> str:
-    buffer = io.StringIO(newline="")
-    writer = csv.DictWriter(buffer, list(rows[0]), quoting=quoting)
-    writer.writeheader()
-    writer.writerows(rows)
-    return buffer.getvalue()
+as_csv = partial(csv_with, quoting=csv.QUOTE_ALL)
 
 
 def csv_of(rows: list[Row], name: str = "a.csv") -> Callable[[Path], Path]:
@@ -660,15 +643,6 @@ for format, reason in (
         "1-1.xml: its XML is in an unknown encoding")
 
 
-def xml_2014(text: str, tags: list[tuple[str, str, int, int, str | None]]) -> str:
-    lines = []
-    for number, (element, label, start, end, quoted) in enumerate(tags):
-        said = "" if quoted is None else f' text="{quoted}"'
-        lines.append(f'<{element} id="P{number}" start="{start}" end="{end}"{said} TYPE="{label}" comment="" />')
-    body = "\n".join(lines)
-    return f'<?xml version="1.0" encoding="UTF-8" ?>\n<a>\n<TEXT><![CDATA[{text}]]></TEXT>\n<TAGS>\n{body}\n</TAGS>\n</a>\n'
-
-
 for tag, where, reason in (
     (("NAME", "PATIENT", 4, 16, "nobody"), "1-1.xml", r"span 2, 4\.\.16 in characters, is not the text that its mark quotes"),
     (("NAME", "PATIENT", 4, 99, "x"), "1-1.xml", r"span 2, 4\.\.99 in characters, does not fit its text of 16"),
@@ -1124,11 +1098,6 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("earlier")
     assert command("index", csv_of(GOOD)(folder), "--out", folder / "run", "--quiet") == 0
     return folder / "run"
-
-
-def results(run: Path) -> dict[str, bytes]:
-    files = [path for path in run.rglob("*") if path.is_file() and VERIFIED not in path.name]  # of settled files
-    return {str(path.relative_to(run)): path.read_bytes() for path in files}
 
 
 FILES = [each for each in TABLE if isinstance(each.outcome, str) and each.read is None and not each.options]

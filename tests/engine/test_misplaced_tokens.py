@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from fixtures.cases import written_case
 from fixtures.drawing import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reticent import _rust
 from reticent.engine.protect import Policy
-from tests.engine.test_text_check import case_of, checked, write
+from tests.engine.test_text_check import checked, write
 
 KNOWN, BY_BYTES, UNKNOWN = "ab ", "жé", "日本-"
 BYTES = sorted({byte for c in BY_BYTES for byte in c.encode()} | set(b"#"))
@@ -80,7 +81,7 @@ def test_every_token_of_a_protected_word_is_flagged(unknown: bool, fuse: bool, p
 @pytest.mark.parametrize("unknown", [False, True])
 def test_the_text_check_knows_the_places(unknown: bool, fuse: bool, prefix: str, tmp_path: Path) -> None:
     documents = [("p0", "a b"), ("p2", "b a"), ("held", "a"), ("p0", "日ж a b"), ("p1", "«日ж|NAME» a -é b")]
-    case = case_of(tmp_path, [*documents, ("p3", "a «ж|NAME»日 b")])
+    case = written_case(tmp_path, [*documents, ("p3", "a «ж|NAME»日 b")])
     policy = Policy(k=2, n=1)
     check = checked(case, write(case, "tokens", tokenizer(unknown, fuse, prefix), policy), policy)
     assert check.holds

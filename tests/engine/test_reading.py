@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import csv
 import gzip
-import io
 import itertools
 import json
 import os
@@ -23,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
+from fixtures.documents import Row, as_csv
 from fixtures.documents import write_file as write
 from fixtures.drawing import examples, share_of
 from fixtures.unprivileged import unprivileged
@@ -37,7 +37,6 @@ from reticent.engine.sources import compressed, formats
 from reticent.engine.sources.config import CsvDialect
 from reticent.engine.sources.parquet import _read_any_parquet
 
-Row = dict[str, Any]
 COLUMNS = ("doc_id", "individual_id", "text")
 ROWS: list[Row] = [
     {"doc_id": f"d{i}", "individual_id": f"p{i % 4}", "text": f"note {i}, said “oui” à Noël\nSENTINEL"}
@@ -47,14 +46,6 @@ ROWS: list[Row] = [
 
 def documents(corpus: Corpus) -> list[Row]:
     return [row for batch in corpus.batches(columns=COLUMNS) for row in batch.to_pylist()]
-
-
-def as_csv(rows: list[Row], delimiter: str = ",", quotechar: str = '"', **options: Any) -> str:
-    buffer = io.StringIO(newline="")
-    writer = csv.DictWriter(buffer, list(rows[0]), delimiter=delimiter, quotechar=quotechar, **options)
-    writer.writeheader()
-    writer.writerows(rows)
-    return buffer.getvalue()
 
 
 def as_jsonl(rows: list[Row]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from fixtures.cases import Case
+from fixtures.cases import Case, written_case
 from fixtures.drawing import examples
 from fixtures.tokenizers import bytelevel
 from hypothesis import HealthCheck, given, settings
@@ -70,8 +70,7 @@ def made(case: Case, style: Any, draw: int = 1, folder: str = "out") -> tuple[To
 
 def test_tags_of_hand_worked_documents(tmp_path: Path) -> None:
     texts = ["saw «Ann Lee|NAME», odd «5 May|DATE».", "odd: Lee saw «Lee|NAME»'s x", "saw odd"]
-    case = Case(tmp_path, [(f"p{i}", text) for i, text in enumerate(texts)])
-    case.write()
+    case = written_case(tmp_path, [(f"p{i}", text) for i, text in enumerate(texts)])
     store, counts = made(case, "tag")
     found = chars_of(store)
     assert [text for text, _ in found] == ["saw [NAME], odd [DATE].", "odd: [NAME] saw [NAME] x", "saw odd"]
@@ -88,8 +87,7 @@ def test_a_replacement_is_no_rare_word_and_the_rest_of_a_word_that_a_span_cuts_i
     style: str, tmp_path: Path
 ) -> None:
     texts = ["saw «Ann Lee|NAME» end", "saw «Zyxwvut|DATE»way end", "saw «Impasse Qwertz|LOCATION» end"]
-    case = Case(tmp_path, [(f"p{number}", text) for number, text in enumerate(texts)])
-    case.write()
+    case = written_case(tmp_path, [(f"p{number}", text) for number, text in enumerate(texts)])
     (whole, flags), (cut, cut_flags), (place, place_flags) = chars_of(made(case, style)[0])
     inside = range(len("saw "), len(whole) - len(" end"))
     assert {flags[at] for at in inside if whole[at].isalpha()} == {DIRECT}
@@ -118,8 +116,7 @@ def test_replacements_are_never_a_target_and_other_words_keep_their_flags(
         "saw «Zyxwvut|NAME» end",
         *("".join(f" q{next(marks)} {kept}{name} " for kept, name in parts) + "end" for parts in drawn),
     ]
-    case = Case(tmp_path_factory.mktemp("case"), [(f"p{i}", text) for i, text in enumerate(marked)])
-    case.write()
+    case = written_case(tmp_path_factory.mktemp("case"), [(f"p{i}", text) for i, text in enumerate(marked)])
     before, after = chars_of(made(case, None, folder="old")[0]), chars_of(made(case, style, epoch)[0])
     for (old, old_flags), (new, new_flags), text in zip(before, after, marked, strict=True):
         assert old == re.sub(r"«(.*?)\|\w+»", r"\1", text)
@@ -142,8 +139,9 @@ def test_replacements_are_never_a_target_and_other_words_keep_their_flags(
 
 
 def test_surrogates_are_new_in_each_epoch_and_the_same_ones_again(tmp_path: Path) -> None:
-    case = Case(tmp_path, [("p0", "saw «Zyxwvut Qwerty|NAME» on «2019-03-04|DATE», odd"), ("p1", "saw «Qwerty|NAME»")])
-    case.write()
+    case = written_case(
+        tmp_path, [("p0", "saw «Zyxwvut Qwerty|NAME» on «2019-03-04|DATE», odd"), ("p1", "saw «Qwerty|NAME»")]
+    )
     texts = [[t for t, _ in chars_of(made(case, "rotate", epoch, f"e{i}")[0])] for i, epoch in enumerate((1, 2, 1))]
     assert texts[0] == texts[2] != texts[1]
     assert all(not re.search("Zyxwvut|Qwerty", text) for epoch in texts for text in epoch)
@@ -151,8 +149,7 @@ def test_surrogates_are_new_in_each_epoch_and_the_same_ones_again(tmp_path: Path
 
 
 def test_tokens_of_an_epoch_are_made_one_ahead_kept_private_and_deleted(tmp_path: Path) -> None:
-    case, calls = Case(tmp_path, [("p0", "saw «Ann|NAME»"), ("p1", "odd")]), []
-    case.write()
+    case, calls = written_case(tmp_path, [("p0", "saw «Ann|NAME»"), ("p1", "odd")]), []
     (tmp_path / "original").mkdir()
     write_tokens(tmp_path / "original", case.corpus, case.individuals, bytelevel(), spans=case.spans)
     view = open_view(tmp_path / "original")
@@ -181,8 +178,7 @@ def test_tokens_of_an_epoch_are_made_one_ahead_kept_private_and_deleted(tmp_path
 
 
 def test_processes_of_one_machine_share_the_tokens_of_an_epoch(tmp_path: Path) -> None:
-    case, calls = Case(tmp_path, [("p0", "saw «Ann|NAME»"), ("p1", "odd")]), []
-    case.write()
+    case, calls = written_case(tmp_path, [("p0", "saw «Ann|NAME»"), ("p1", "odd")]), []
 
     def make(into: Path, epoch: int) -> None:
         calls.append(epoch)
@@ -210,8 +206,7 @@ def test_an_error_in_an_epoch_made_ahead_is_raised_and_the_folder_deleted(tmp_pa
 
 
 def test_documents_without_identifiers_are_the_same_in_every_style(tmp_path: Path) -> None:
-    case = Case(tmp_path, [("p0", ""), ("p1", "saw odd, 5.6"), ("p2", " \n")])
-    case.write()
+    case = written_case(tmp_path, [("p0", ""), ("p1", "saw odd, 5.6"), ("p2", " \n")])
     stores = [made(case, style, folder=str(style))[0] for style in (None, "tag", "rotate")]
     for store in stores[1:]:
         assert pa.array(store.input_ids).equals(pa.array(stores[0].input_ids))

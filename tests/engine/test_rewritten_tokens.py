@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from fixtures.cases import Case, real_case
+from fixtures.cases import real_case, written_case
 from fixtures.drawing import examples
 from fixtures.tokenizer_kinds import KINDS, published_tokenizers, tokenizer_json
-from fixtures.views import Views
+from fixtures.views import COLUMNS, Views
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +35,6 @@ from reticent.engine.word_ids import WordSpans
 LIMIT = 12
 KEY = bytes(range(32))
 STYLES = ("x", "tag", "surrogate", "rotate")
-COLUMNS = ("input_ids", "word_ids", "flags", "ngram_starts", "doc_offsets", "individual")
 TOKENIZERS = {name: tokenizer_json(name) for name in KINDS}
 
 
@@ -130,12 +129,6 @@ def assert_same_windows(found: TokenStore, expected: TokenStore) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-def case_of(folder: Path, documents: list[tuple[str, str]], homes: dict[str, str] | None = None) -> Case:
-    case = Case(folder, documents, homes)
-    case.write()
-    return case
-
-
 pieces = st.sampled_from(
     [
         *("a", "b", "a b", "Smith", "smith", "été", "e\u0301t", "12", "1234", "12/05", "-", "@", ".", " ", " ", "\n"),
@@ -174,7 +167,7 @@ def test_flags_of_rewritten_text_are_those_of_the_words_of_the_original(
     homes = {"p0": "h", "p1": "h", "p2": "i", "p3": "j", "held0": "k", "held1": "l"} if households else None
     # BERT drops private-use and lone combining characters, and a document without a token is refused: each has a word.
     documents = [("p0", "a b"), ("p2", ""), *((person, f"{text} a") for person, text in documents)]
-    case = case_of(tmp_path_factory.mktemp("case"), documents, homes)
+    case = written_case(tmp_path_factory.mktemp("case"), documents, homes)
     rewritings = Rewritings(
         case, TOKENIZERS[tokenizer], Policy(n=n, scopes=dict.fromkeys(["NAME", "CITY", "ID"], scope))
     )
@@ -199,14 +192,14 @@ HAND_MADE = [
 def test_hand_made_documents_keep_the_flags_beside_their_identifiers(
     tmp_path: Path, tokenizer: str, style: str
 ) -> None:
-    rewritings = Rewritings(case_of(tmp_path, HAND_MADE), TOKENIZERS[tokenizer], Policy(n=2))
+    rewritings = Rewritings(written_case(tmp_path, HAND_MADE), TOKENIZERS[tokenizer], Policy(n=2))
     found, expected = rewritings.both(style)
     assert_same(found, expected)
     assert found[0].has_flag(2)
 
 
 def test_no_word_of_rewritten_text_is_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rewritings = Rewritings(case_of(tmp_path, HAND_MADE), TOKENIZERS["WordPiece, uncased"], Policy(n=2))
+    rewritings = Rewritings(written_case(tmp_path, HAND_MADE), TOKENIZERS["WordPiece, uncased"], Policy(n=2))
     monkeypatch.setattr(NgramIndex, "protect", None)
     monkeypatch.setattr(NgramIndex, "number_words", None)
     (tmp_path / "out").mkdir()
@@ -219,7 +212,7 @@ def test_rewritten_tokens_are_the_same_bytes_for_any_number_of_threads(tmp_path:
     documents = [(f"p{i % 7}", f"a «Smith|NAME» seen on 12/«{i}|DATE» with b{i % 11} " * 5) for i in range(200)]
     for threads in (1, 2, 5):
         (tmp_path / str(threads)).mkdir()
-        case = case_of(tmp_path / str(threads), documents)
+        case = written_case(tmp_path / str(threads), documents)
         maker = Rewritings(case, TOKENIZERS["byte-level BPE"], Policy(n=2), num_threads=threads).maker("rotate")
         for number, draw in enumerate((3, 4, 3)):
             folder = case.folder / str(number)
@@ -234,7 +227,7 @@ def test_rewritten_tokens_are_the_same_bytes_for_any_number_of_threads(tmp_path:
 
 @pytest.mark.parametrize("style", ["surrogate", "rotate"])
 def test_the_words_of_surrogates_stand_beside_their_tokens(tmp_path: Path, style: str) -> None:
-    rewritings = Rewritings(case_of(tmp_path, HAND_MADE), TOKENIZERS["WordPiece, uncased"], Policy(n=2))
+    rewritings = Rewritings(written_case(tmp_path, HAND_MADE), TOKENIZERS["WordPiece, uncased"], Policy(n=2))
     (tmp_path / "out").mkdir()
     rewritings.maker(style).write(tmp_path / "out", key=KEY, draw=1)
     store, spans = open_tokens(tmp_path / "out"), WordSpans(tmp_path / "out")
@@ -250,10 +243,10 @@ def test_the_words_of_surrogates_stand_beside_their_tokens(tmp_path: Path, style
 
 
 def test_a_view_of_other_documents_or_words_is_refused(tmp_path: Path) -> None:
-    rewritings = Rewritings(case_of(tmp_path, HAND_MADE), TOKENIZERS["WordPiece, uncased"], Policy())
+    rewritings = Rewritings(written_case(tmp_path, HAND_MADE), TOKENIZERS["WordPiece, uncased"], Policy())
     for name, documents in (("others", HAND_MADE[2:]), ("words", [(person, "a") for person, _ in HAND_MADE])):
         (tmp_path / name).mkdir()
-        other = Rewritings(case_of(tmp_path / name, documents), TOKENIZERS["WordPiece, uncased"], Policy())
+        other = Rewritings(written_case(tmp_path / name, documents), TOKENIZERS["WordPiece, uncased"], Policy())
         other.view = rewritings.view
         (tmp_path / name / "out").mkdir()
         with pytest.raises(ArtifactError, match=r"tokens of other (documents|words)"):
@@ -261,14 +254,14 @@ def test_a_view_of_other_documents_or_words_is_refused(tmp_path: Path) -> None:
 
 
 def test_tokens_of_patches_are_of_an_older_version(tmp_path: Path) -> None:
-    rewritings = Rewritings(case_of(tmp_path, HAND_MADE), TOKENIZERS["WordPiece, uncased"], Policy())
+    rewritings = Rewritings(written_case(tmp_path, HAND_MADE), TOKENIZERS["WordPiece, uncased"], Policy())
     (rewritings.view / "patches.parquet").touch()
     with pytest.raises(ArtifactError, match="an older version of Reticent; run protect again"):
         open_tokens(rewritings.view)
 
 
 def test_a_text_that_loses_all_its_tokens_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    case = case_of(tmp_path, [("p0", "a b"), ("p1", "a «b|NAME»")])
+    case = written_case(tmp_path, [("p0", "a b"), ("p1", "a «b|NAME»")])
     rewritings = Rewritings(case, TOKENIZERS["WordPiece, uncased"], Policy())
     (tmp_path / "out").mkdir()
     monkeypatch.setattr("reticent.engine.tokens.replace_words_by_x", lambda texts, *_, **__: emptied(texts))
@@ -285,7 +278,7 @@ def emptied(texts: pa.Array) -> Rewritten:
 
 @pytest.mark.parametrize("tokenizer", list(TOKENIZERS))
 def test_words_of_a_view_are_protected_as_they_were_when_it_was_made(tmp_path: Path, tokenizer: str) -> None:
-    rewritings = Rewritings(case_of(tmp_path, HAND_MADE * 3), TOKENIZERS[tokenizer], Policy(n=2))
+    rewritings = Rewritings(written_case(tmp_path, HAND_MADE * 3), TOKENIZERS[tokenizer], Policy(n=2))
     view, case = open_view(rewritings.view), rewritings.case
     flagged = FlaggedWords(case.corpus, case.individuals, splits=(MEMBERS,), index=rewritings.index, policy=Policy(n=2))
     first = first_word = 0
@@ -315,7 +308,7 @@ def test_rewritten_tokens_of_a_real_corpus_have_the_flags_of_its_words(corpus: s
 def test_a_disk_that_is_full_at_any_write_leaves_nothing_that_is_taken_for_tokens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rewritings = Rewritings(case_of(tmp_path, HAND_MADE), TOKENIZERS["WordPiece, uncased"], Policy(n=2))
+    rewritings = Rewritings(written_case(tmp_path, HAND_MADE), TOKENIZERS["WordPiece, uncased"], Policy(n=2))
     tokens, whole, failures = tmp_path / "out", HashedFile.write, 0
     expected = rewritings.both("rotate")[0][0].flags_fingerprint()
     maker = rewritings.maker("rotate", "syllables")

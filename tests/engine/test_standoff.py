@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
+from fixtures.documents import SENTINEL, xml_2014
 from fixtures.documents import write_file as write
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +23,6 @@ from reticent.engine.detect.gold import GoldDetector
 from reticent.engine.sources.config import Markup
 
 ALL = ("doc_id", "individual_id", "text", "label", "spans", "mentions")
-SENTINEL = "SENTINELTEXT"
 
 
 def documents(corpus: Corpus, batch_rows: int = 4096) -> list[dict[str, Any]]:
@@ -103,16 +103,6 @@ def test_the_known_broken_line_of_i2b2_2006_is_repaired_and_counted_once_in_many
 
 
 # ----------------------------------------------------------------------------------------------------------- i2b2 2014
-
-
-def xml_2014(text: str, tags: list[tuple[str, str, int, int, str | None]], root: str = "deIdi2b2") -> str:
-    lines = []
-    for number, (element, label, start, end, quoted) in enumerate(tags):
-        said = "" if quoted is None else f' text="{quoted}"'
-        lines.append(f'<{element} id="P{number}" start="{start}" end="{end}"{said} TYPE="{label}" comment="" />')
-    return f'<?xml version="1.0" encoding="UTF-8" ?>\n<{root}>\n<TEXT><![CDATA[{text}]]></TEXT>\n<TAGS>\n' + (
-        "\n".join(lines) + f"\n</TAGS>\n</{root}>\n"
-    )
 
 
 def test_i2b2_2014_labels_are_types_and_the_patient_is_the_number_before_the_dash(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from fixtures.cases import Case
+from fixtures.cases import Case, written_case
 from fixtures.drawing import examples
 from fixtures.tokenizer_kinds import tokenizer_json
 from fixtures.tokenizers import KINDS, plain_tokenizer
@@ -32,12 +32,6 @@ from reticent.engine.verify import CheckedText, TextCheck, verify_tokens
 
 TOKENIZERS = {name: make() for name, (make, _) in KINDS.items()}
 SPLITS = (MEMBERS,)
-
-
-def case_of(folder: Path, documents: list[tuple[str, str]], households: dict[str, str] | None = None) -> Case:
-    case = Case(folder, documents, households)
-    case.write()
-    return case
 
 
 def write(case: Case, name: str, tokenizer: str, policy: Policy, surface: str = "exact", **options: Any) -> TokenStore:
@@ -109,7 +103,7 @@ def test_written_tokens_have_no_violation(
     homes = {"p0": "h", "p1": "h", "p2": "i", "p3": "j", "held": "k"} if households else None
     # BERT drops private-use and lone combining characters, and a document without a token is refused: each has a word.
     documents = [("p0", "a b"), ("p2", "b a"), ("held", "a"), *((person, f"{text} a") for person, text in documents)]
-    case = case_of(tmp_path_factory.mktemp("case"), documents, homes)
+    case = written_case(tmp_path_factory.mktemp("case"), documents, homes)
     settings = Policy(k=k, n=n, policy=policy, max_document_frequency=share)
     store = write(case, "tokens", TOKENIZERS[tokenizer], settings, surface)
     check = checked(case, store, settings, surface)
@@ -133,7 +127,7 @@ DOCUMENTS = [
 
 @pytest.fixture(scope="module")
 def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
-    return case_of(tmp_path_factory.mktemp("case"), DOCUMENTS)
+    return written_case(tmp_path_factory.mktemp("case"), DOCUMENTS)
 
 
 @pytest.fixture(scope="module", params=["bytelevel", "wordpiece"])
@@ -157,7 +151,7 @@ def test_written_tokens_hold(case: Case, store: TokenStore) -> None:
 def test_characters_that_a_sentencepiece_map_deletes_move_nothing(tmp_path: Path, name: str) -> None:
     """The library's offsets are wrong behind deleted characters; ours and the oracle's are not."""
     texts = [f"\x01\x02«{name}|NAME» was seen", f"the \x0b{name} was seen", "was seen\x01", "the \x01was\x01 seen"]
-    case = case_of(tmp_path, [(f"p{number}", text) for number, text in enumerate(texts)])
+    case = written_case(tmp_path, [(f"p{number}", text) for number, text in enumerate(texts)])
     store = write(case, "tokens", tokenizer_json("Unigram, SentencePiece"), Policy())
     check = checked(case, store, Policy())
     assert check.holds
@@ -221,7 +215,7 @@ def test_a_store_of_other_documents_is_refused(case: Case, store: TokenStore) ->
 
 @pytest.mark.parametrize("made", [Policy(), Policy(k=3, policy="last"), Policy(k=3, n=2, policy="cover")])
 def test_a_store_of_a_weaker_policy_is_found(case: Case, tmp_path: Path, made: Policy) -> None:
-    case = case_of(tmp_path, DOCUMENTS)
+    case = written_case(tmp_path, DOCUMENTS)
     store = write(case, "tokens", TOKENIZERS["bytelevel"], made)
     wanted = Policy(k=3, n=2)
     assert checked(case, store, made).holds
@@ -236,7 +230,7 @@ def test_a_surface_that_a_span_of_another_document_protects_is_found(
     tmp_path: Path, label: str, reach: list[int]
 ) -> None:
     documents = [(person, text.replace("Quorvel|NAME", f"Quorvel|{label}")) for person, text in DOCUMENTS]
-    case = case_of(tmp_path, documents)
+    case = written_case(tmp_path, documents)
     weak = Policy(scopes={"NAME": "occurrence", "CITY": "occurrence"})
     store = write(case, "tokens", plain_tokenizer("was"), weak)
     check = checked(case, store, Policy())
@@ -247,7 +241,7 @@ def test_a_surface_that_a_span_of_another_document_protects_is_found(
 def test_letters_of_private_use_that_are_in_no_count_are_found(tmp_path: Path) -> None:
     """As it was: they were no words, so one person's were a target."""
     documents = [("p0", "name \ue123\ue124 seen"), ("p1", "name seen"), ("p2", "du\u200bpont dupont"), ("p3", "dupont")]
-    case = case_of(tmp_path, documents)
+    case = written_case(tmp_path, documents)
     store = write(case, "tokens", TOKENIZERS["bytelevel"], Policy())
     check = checked(case, store, Policy())
     assert check.holds
@@ -257,7 +251,7 @@ def test_letters_of_private_use_that_are_in_no_count_are_found(tmp_path: Path) -
 
 
 def test_a_span_that_cuts_a_character_from_its_marks_protects_both(tmp_path: Path) -> None:
-    case = case_of(
+    case = written_case(
         tmp_path, [("p0", "is -«\u0301|DATE» and «\U0001f469|DATE»\u200d\u2695 seen"), ("p1", "is and seen")]
     )
     store = write(case, "tokens", TOKENIZERS["bytelevel"], Policy())

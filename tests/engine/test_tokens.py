@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import regex
-from fixtures.cases import Case
+from fixtures.cases import Case, written_case
 from fixtures.drawing import examples
 from fixtures.packing import packed
 from fixtures.tokenizers import KINDS, SPECIAL, Trained, bytelevel, plain_tokenizer
@@ -357,8 +357,7 @@ def flags_of(store: TokenStore) -> list[list[int]]:
 
 
 def test_case_reads_its_marks(tmp_path: Path) -> None:
-    case = Case(tmp_path, [("p", "a «bc|NAME» d"), ("q", "«é|ID»")])
-    case.write()
+    case = written_case(tmp_path, [("p", "a «bc|NAME» d"), ("q", "«é|ID»")])
     (batch,) = case.corpus.batches(columns=("text", "spans"))
     assert batch.to_pylist() == [
         {"text": "a bc d", "spans": [{"start": 2, "end": 4, "label": "NAME"}]},
@@ -387,8 +386,7 @@ def test_scope_says_how_far_a_direct_identifier_reaches(
     people = ["p0", "p0", "p1", "p2"]
     texts = [f"saw «Quorvel|{label}» today", *["saw Quorvel today"] * 3]
     households = {"p0": "h0", "p1": "h0", "p2": "h2"}
-    case = Case(tmp_path, list(zip(people, texts, strict=True)), households)
-    case.write()
+    case = written_case(tmp_path, list(zip(people, texts, strict=True)), households)
     store, counts = case.tokens("tokens", plain_tokenizer("saw"), spans=case.spans, policy=Policy(scopes=scopes))
     assert flags_of(store) == [[0, int(flag) * DIRECT, 0] for flag in expected]
     assert counts["direct"] == counts["protected"] == expected.count("1")
@@ -410,16 +408,14 @@ def test_scope_says_how_far_a_direct_identifier_reaches(
 def test_every_word_and_character_of_a_span_is_direct_and_no_small_number_elsewhere(
     tmp_path: Path, texts: list[str], flags: list[list[int]], blacklisted: int | None
 ) -> None:
-    case = Case(tmp_path, [(f"p{i}", text) for i, text in enumerate(texts)])
-    case.write()
+    case = written_case(tmp_path, [(f"p{i}", text) for i, text in enumerate(texts)])
     store, counts = case.tokens("tokens", plain_tokenizer(), spans=case.spans)
     assert flags_of(store) == flags
     assert blacklisted in (None, counts["blacklisted"])
 
 
 def test_a_name_is_protected_with_characters_in_it_that_print_nothing(tmp_path: Path) -> None:
-    case = Case(tmp_path, [("p0", "«Dupont|NAME»"), ("p1", "Du\u200bpont Dupont\u00ad \ufeffDupont Du pont")])
-    case.write()
+    case = written_case(tmp_path, [("p0", "«Dupont|NAME»"), ("p1", "Du\u200bpont Dupont\u00ad \ufeffDupont Du pont")])
     store, _ = case.tokens("tokens", plain_tokenizer(), spans=case.spans)
     words = pa.array(["Du\u200bpont Dupont\u00ad \ufeffDupont Du pont"])
     assert _rust.segment(words).num_words == 5
@@ -429,8 +425,7 @@ def test_a_name_is_protected_with_characters_in_it_that_print_nothing(tmp_path: 
 
 def test_blacklist_compares_words_as_the_index_does(tmp_path: Path) -> None:
     texts = ["«Zoé|NAME»", "Zoe\u0301 ZOÉ Zoe"]
-    case = Case(tmp_path, [("p0", texts[0]), ("p1", texts[1])])
-    case.write()
+    case = written_case(tmp_path, [("p0", texts[0]), ("p1", texts[1])])
     store, _ = case.tokens("tokens", plain_tokenizer(), spans=case.spans)
     assert flags_of(store) == [[1], [1, 0, 0]]
     for surface, expected in (("casefold", [3, 3, 2]), ("fold", [3, 3, 3])):
@@ -456,8 +451,7 @@ POLICY_TABLE = [
 def test_policy_says_which_words_of_an_ngram_are_flagged(
     tmp_path: Path, policy: Any, n: int, expected: list[str]
 ) -> None:
-    case = Case(tmp_path, [(f"p{i}", text) for i, text in enumerate(POLICY_TEXTS)])
-    case.write()
+    case = written_case(tmp_path, [(f"p{i}", text) for i, text in enumerate(POLICY_TEXTS)])
     builder = _rust.IndexBuilder(max_n=3)
     builder.add(pa.array(POLICY_TEXTS), np.arange(4, dtype=np.uint32))
     store, counts = case.tokens(
@@ -470,8 +464,9 @@ def test_policy_says_which_words_of_an_ngram_are_flagged(
 
 
 def test_counts_tell_direct_indirect_and_both(tmp_path: Path) -> None:
-    case = Case(tmp_path, [("p0", "«rare|DATE» odd common"), ("p1", "«common|DATE» words"), ("p2", "common words")])
-    case.write()
+    case = written_case(
+        tmp_path, [("p0", "«rare|DATE» odd common"), ("p1", "«common|DATE» words"), ("p2", "common words")]
+    )
     builder = _rust.IndexBuilder()
     texts = ["rare odd common", "common words", "common words"]
     builder.add(pa.array(texts), np.arange(3, dtype=np.uint32))
@@ -485,8 +480,7 @@ def test_counts_tell_direct_indirect_and_both(tmp_path: Path) -> None:
 
 def test_splits_choose_documents_and_keep_their_spans(tmp_path: Path) -> None:
     documents = [("held0", "«x|DATE» a"), ("p0", "b «y|DATE»"), ("held1", "c «z|DATE»"), ("p1", "d")]
-    case = Case(tmp_path, documents)
-    case.write()
+    case = written_case(tmp_path, documents)
     vocabulary = plain_tokenizer(*"abcdxyz")
     for split, ids, flags, codes in (
         ("members", [[2, 6], [4]], [[0, 1], [0]], [2, 3]),
@@ -502,8 +496,7 @@ def test_splits_choose_documents_and_keep_their_spans(tmp_path: Path) -> None:
 
 
 def test_public_text_needs_no_individuals(tmp_path: Path) -> None:
-    case = Case(tmp_path, [("p0", "a b"), ("p1", "c")])
-    case.write()
+    case = written_case(tmp_path, [("p0", "a b"), ("p1", "c")])
     (tmp_path / "tokens").mkdir()
     counts = write_tokens(tmp_path / "tokens", case.corpus, None, plain_tokenizer())
     store = open_tokens(tmp_path / "tokens")
@@ -613,8 +606,7 @@ def test_x_stands_for_symbols_of_an_identifier_and_punctuation_stays() -> None:
 
 def test_pseudonymised_tokens_hold_no_direct_word_and_keep_the_other_flags(tmp_path: Path) -> None:
     texts = ["saw «Ann|NAME» «Lee|NAME», odd", "Ann was seen «5|DATE».Smith odd", "saw Smith was seen"]
-    case = Case(tmp_path, [(f"p{i}", text) for i, text in enumerate(texts)])
-    case.write()
+    case = written_case(tmp_path, [(f"p{i}", text) for i, text in enumerate(texts)])
     builder = _rust.IndexBuilder()
     plain = ["saw Ann Lee, odd", "Ann was seen 5.Smith odd", "saw Smith was seen"]
     builder.add(pa.array(plain), np.arange(3, dtype=np.uint32))
@@ -646,8 +638,7 @@ def test_pseudonymised_document_does_not_depend_on_its_batch(tmp_path: Path) -> 
     both = {}
     for name, chosen in (("together", [0, 1, 2]), ("1", [1]), ("0", [0]), ("2", [2])):
         (tmp_path / name).mkdir()
-        case = Case(tmp_path / name, [(f"p{i}", texts[i]) for i in chosen])
-        case.write()
+        case = written_case(tmp_path / name, [(f"p{i}", texts[i]) for i in chosen])
         builder = _rust.IndexBuilder()
         index = NgramIndex(builder.finish())
         store, _ = case.tokens("tokens", bytelevel(), spans=case.spans, index=index, style="x")
@@ -727,8 +718,7 @@ def test_a_document_with_words_and_without_tokens_is_an_error_that_names_its_row
 
 
 def test_signs_without_a_word_may_come_to_no_token(tmp_path: Path) -> None:
-    case = Case(tmp_path, [("anna", "a"), ("bob", "..."), ("bob", "")])
-    case.write()
+    case = written_case(tmp_path, [("anna", "a"), ("bob", "..."), ("bob", "")])
     assert case.tokens("tokens", without_unknown(["a"]))[1]["tokens"] == 1
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fixtures.cases import real_case
+from fixtures.cases import real_case, written_case
 from fixtures.corpora import CORPORA
 from fixtures.drawing import examples, share_of
 from fixtures.tokenizer_kinds import KINDS, published_tokenizers, tokenizer_json
 from fixtures.tokenizers import plain_tokenizer
-from fixtures.views import SIDES, Views, assert_same, case_of
+from fixtures.views import SIDES, Views, assert_same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -80,7 +80,7 @@ def test_a_view_is_what_the_text_gives(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(alignment, "_MIN_SPANS", 1000)  # those drawn cut words
         patch.setattr(alignment, "_MIN_SHIFTED", 1000)
-        case = case_of(tmp_path_factory.mktemp("case"), documents, homes)
+        case = written_case(tmp_path_factory.mktemp("case"), documents, homes)
     settings = Policy(k=k, n=n, policy=policy, max_document_frequency=share)
     views = Views(case, TOKENIZERS[tokenizer], settings, surface=surface)
     for name, splits in SIDES.items():
@@ -96,7 +96,7 @@ def test_a_token_of_several_words_keeps_every_flag(tmp_path: Path, tokenizer: st
         ("p1", "the hospital of the patient, seldom"),
         ("held0", f"a\u00adb {said}"),
     ]
-    views = Views(case_of(tmp_path, documents), tokenizer_json(tokenizer), Policy(n=2))
+    views = Views(written_case(tmp_path, documents), tokenizer_json(tokenizer), Policy(n=2))
     store, _ = found = views.view("train", (MEMBERS,))
     assert_same(found, views.of_text("train", (MEMBERS,)))
     assert StoredIds(views.folders["ids"]).more.max() > 0
@@ -106,7 +106,7 @@ def test_a_token_of_several_words_keeps_every_flag(tmp_path: Path, tokenizer: st
 
 @pytest.mark.parametrize("at_once", [1, 5, 30])
 def test_blocks_do_not_change_a_view(tmp_path: Path, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    case = case_of(tmp_path, [(f"p{i % 3}", "a «Smith|NAME» b rare" * (i % 4) + " a 12/05") for i in range(40)])
+    case = written_case(tmp_path, [(f"p{i % 3}", "a «Smith|NAME» b rare" * (i % 4) + " a 12/05") for i in range(40)])
     views = Views(case, tokenizer_json("WordPiece, cased"), Policy(n=3))
     expected = views.view("whole", (MEMBERS,))
     monkeypatch.setattr(views_module, "WORDS_AT_ONCE", at_once)
@@ -123,7 +123,7 @@ def test_what_is_made_is_the_same_bytes_for_any_number_of_threads_and_any_part(t
     made: dict[str, set[bytes]] = {}
     for threads in (1, 2, 5):
         (tmp_path / str(threads)).mkdir()
-        views = Views(case_of(tmp_path / str(threads), documents), WIDE, Policy(n=2), num_threads=threads)
+        views = Views(written_case(tmp_path / str(threads), documents), WIDE, Policy(n=2), num_threads=threads)
         views.view("train", (MEMBERS,))
         for path in sorted(views.folder.glob("*/*")):
             made.setdefault(f"{path.parent.name}/{path.name}", set()).add(path.read_bytes())
@@ -151,7 +151,7 @@ def test_a_copy_is_what_the_text_of_these_documents_gives(
     said = "th\x0be patient was seen by Dr. «Smith|NAME» on 12/«05|DATE» b"
     people = ("p0", "held0", "p1", "held1", "p2")
     documents = [(people[i % 5], f"{said * (i % 3)} a rare{i} the ward b") for i in range(33)]
-    views = Views(case_of(tmp_path, documents), TOKENIZERS[tokenizer], Policy(n=2))
+    views = Views(written_case(tmp_path, documents), TOKENIZERS[tokenizer], Policy(n=2))
     views.view("train", (MEMBERS,))
     _, counts = views.of_text("text", (MEMBERS,))
     monkeypatch.setattr(packed_module, "TOKENS_AT_ONCE", at_once)
@@ -167,7 +167,7 @@ def test_documents_without_a_token_are_refused_where_they_count(tmp_path: Path) 
     nothing = plain_tokenizer("a", "b")
     content = json.loads(nothing)
     content["normalizer"] = {"type": "Replace", "pattern": {"String": "gone"}, "content": ""}
-    case = case_of(tmp_path, [("p0", "a b"), ("held0", "gone")])
+    case = written_case(tmp_path, [("p0", "a b"), ("held0", "gone")])
     views = Views(case, json.dumps(content), Policy())
     views.view("train", (MEMBERS,))
     with pytest.raises(CorpusError, match=r"part-0\.parquet row 2: the tokenizer makes no token of its words \(1\)"):
@@ -176,8 +176,8 @@ def test_documents_without_a_token_are_refused_where_they_count(tmp_path: Path) 
 
 def test_parts_that_do_not_fit_each_other_are_refused(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    views = Views(case_of(tmp_path, [("p0", "a b"), ("p1", "b a c")]), WIDE, Policy())
-    other = Views(case_of(tmp_path / "other", [("p0", "a"), ("p1", "b"), ("p1", "c")]), WIDE, Policy())
+    views = Views(written_case(tmp_path, [("p0", "a b"), ("p1", "b a c")]), WIDE, Policy())
+    other = Views(written_case(tmp_path / "other", [("p0", "a"), ("p1", "b"), ("p1", "c")]), WIDE, Policy())
     views.numbered.words = other.numbered.words
     with pytest.raises(ArtifactError, match="ids, words, spans and documents differ in number; run protect again"):
         views.view("train", (MEMBERS,))
@@ -229,7 +229,9 @@ def test_stored_numbers_are_those_that_were_written(num_listed: int, drawn: list
 
 
 def test_words_of_people_who_are_in_no_index_protect_nothing(tmp_path: Path) -> None:
-    case = case_of(tmp_path, [("p0", "a b «Smith|NAME»"), ("p1", "a b Smith"), ("held0", "a unheard «Jones|NAME» b")])
+    case = written_case(
+        tmp_path, [("p0", "a b «Smith|NAME»"), ("p1", "a b Smith"), ("held0", "a unheard «Jones|NAME» b")]
+    )
     views = Views(case, WIDE, Policy())
     views.numbered.index = views.index((MEMBERS,))
     folder = views.folders["words"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from fixtures.cases import Case
+from fixtures.cases import Case, written_case
 from fixtures.tokenizers import plain_tokenizer
 
 from reticent import _rust
@@ -32,8 +32,7 @@ WORDS = sorted({word for text in PLAIN for word in text.split()})
 
 
 def case_of(folder: Path) -> tuple[Case, NgramIndex]:
-    case = Case(folder, DOCUMENTS)
-    case.write()
+    case = written_case(folder, DOCUMENTS)
     builder = _rust.IndexBuilder(max_n=1)
     people = sorted({person for person, _ in DOCUMENTS})
     builder.add(pa.array(PLAIN), np.array([people.index(person) for person, _ in DOCUMENTS], dtype=np.uint32))

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from fixtures.jobs import changed, make_hospital, values_of
-from fixtures.models import toy_model, toy_tokenizer
+from fixtures.models import toy_model, toy_tokenizer, write_toy_model
 from fixtures.places import ROOT
 from fixtures.stores import random_store
 from fixtures.training import run
@@ -32,7 +32,6 @@ from reticent.ext.trainers.dataset import windows_of
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
-from reticent.trainer.export import write_model
 from reticent.trainer.labels import make_targets
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.models import load_tokenizer
@@ -618,10 +617,8 @@ def test_what_transformers_reports_elsewhere_has_our_counts_and_no_text(
 def hospital_values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("hospital")
     hospital = make_hospital(folder, 24)
-    write_model(
-        toy_model("bert"), load_tokenizer(toy_tokenizer("bert")), hospital / "bert", recipe=get_recipe("mlm"), epoch=0
-    )
-    values = changed(values_of(hospital, folder / "run"), model__base=str(hospital / "bert"))
+    base = write_toy_model(hospital / "bert")
+    values = changed(values_of(hospital, folder / "run"), model__base=str(base))
     values["train"] = {"window_length": 32}
     return values
 

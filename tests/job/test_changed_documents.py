@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fixtures.documents import write_documents
 from fixtures.jobs import Recorder, changed, make_hospital, values_of
-from fixtures.models import toy_model, toy_tokenizer
+from fixtures.models import write_toy_model
 
 from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine.corpus import open_corpus
@@ -23,9 +23,6 @@ from reticent.job.config import Job, parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.stages import train
-from reticent.trainer.export import write_model
-from reticent.trainer.models import load_tokenizer
-from reticent.trainer.recipes import get_recipe
 
 CHANGED = "have changed since"
 
@@ -120,8 +117,7 @@ class DoingAtStep(Recorder):
 def test_a_training_stops_soon_after_its_tokens_were_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "LOOK_AGAIN", 0.0)
     hospital = make_hospital(tmp_path, 16)
-    base = hospital / "bert"
-    write_model(toy_model("bert"), load_tokenizer(toy_tokenizer("bert")), base, recipe=get_recipe("mlm"), epoch=0)
+    base = write_toy_model(hospital / "bert")
     values = changed(
         values_of(hospital, tmp_path / "run"), model__base=str(base), train__num_epochs=4, train__window_length=32
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from fixtures.jobs import Values, changed, make_hospital, values_of
-from fixtures.models import toy_model, toy_tokenizer
+from fixtures.models import write_toy_model
 
 from reticent.core.errors import PolicyError
 from reticent.engine.ngrams import NgramIndex
@@ -15,9 +15,6 @@ from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.training_tokens import Drawn, public_context, verify_training
-from reticent.trainer.export import write_model
-from reticent.trainer.models import load_tokenizer
-from reticent.trainer.recipes import get_recipe
 from reticent.trainer.verify import read_ledger
 
 pytestmark = [pytest.mark.usefixtures("one_thread", "without_figures"), pytest.mark.heavy]
@@ -26,8 +23,7 @@ pytestmark = [pytest.mark.usefixtures("one_thread", "without_figures"), pytest.m
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
     hospital = make_hospital(tmp_path_factory.mktemp("hospital"), 24)
-    base = hospital / "bert"
-    write_model(toy_model("bert"), load_tokenizer(toy_tokenizer("bert")), base, recipe=get_recipe("mlm"), epoch=0)
+    base = write_toy_model(hospital / "bert")
     (hospital / "public.txt").write_text("river\nstone\ngarden\nsummer\n42\n1999\n", encoding="utf-8")
     values = changed(values_of(hospital, hospital / "run"), model__base=str(base))
     values["train"] = {"num_epochs": 1, "window_length": 32, "batch_size": 8}

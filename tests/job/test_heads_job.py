@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fixtures.command import command
 from fixtures.jobs import Recorder, Stopping, Values, changed, control_c, make_hospital, run, values_of
-from fixtures.models import toy_model, toy_tokenizer
+from fixtures.models import write_toy_model
 
 from reticent.core.artifact import STATE
 from reticent.core.errors import ArtifactError, PolicyError
@@ -21,9 +21,6 @@ from reticent.job.artefact import trainings_by_recipe
 from reticent.job.config import Job, parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
-from reticent.trainer.export import write_model
-from reticent.trainer.models import load_tokenizer
-from reticent.trainer.recipes import get_recipe
 
 pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 
@@ -33,8 +30,7 @@ HEAD = {"num_epochs": 2, "save_model": True, "from_recipes": ["base", "ppmlm"]}
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
     hospital = make_hospital(tmp_path_factory.mktemp("hospital"), 40)
-    base = hospital / "bert"
-    write_model(toy_model("bert"), load_tokenizer(toy_tokenizer("bert")), base, recipe=get_recipe("mlm"), epoch=0)
+    base = write_toy_model(hospital / "bert")
     values = changed(values_of(hospital, hospital / "run"), model__base=str(base), model__recipes=["mlm", "ppmlm"])
     values["train"] = {"num_epochs": 1, "window_length": 32, "batch_size": 8, "device": "cpu"}
     values["classify"] = {"label": "label", "min_individuals": 2, "text": "tag", **HEAD}

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from fixtures.jobs import Values, changed, make_hospital, values_of
-from fixtures.models import toy_model, toy_tokenizer
+from fixtures.models import write_toy_model
 
 from reticent import _rust
 from reticent.core.errors import ArtifactError, PolicyError
@@ -28,9 +28,6 @@ from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.status import job_status
 from reticent.job.text_checks import check_text
-from reticent.trainer.export import write_model
-from reticent.trainer.models import load_tokenizer
-from reticent.trainer.recipes import get_recipe
 
 pytestmark = [pytest.mark.usefixtures("one_thread", "without_figures"), pytest.mark.heavy]
 
@@ -38,8 +35,7 @@ pytestmark = [pytest.mark.usefixtures("one_thread", "without_figures"), pytest.m
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
     hospital = make_hospital(tmp_path_factory.mktemp("hospital"), 16)
-    base = hospital / "bert"
-    write_model(toy_model("bert"), load_tokenizer(toy_tokenizer("bert")), base, recipe=get_recipe("mlm"), epoch=0)
+    base = write_toy_model(hospital / "bert")
     values = changed(values_of(hospital, hospital / "run"), model__base=str(base))
     values["protect"] = {"k": 2, "n": 1}
     execute(Run(parse_job(values)), "protect")

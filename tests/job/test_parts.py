@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fixtures.command import command
 from fixtures.jobs import Recorder, Values, changed, content, make_hospital, values_of
-from fixtures.models import toy_model, toy_tokenizer
+from fixtures.models import write_toy_model
 
 from reticent.core.artifact import InUseError, locked
 from reticent.core.errors import ArtifactError, PolicyError
@@ -18,9 +18,6 @@ from reticent.job.config import parse_job
 from reticent.job.parts import Part, execute_part
 from reticent.job.pipeline import execute, iter_step_states
 from reticent.job.run import Run
-from reticent.trainer.export import write_model
-from reticent.trainer.models import load_tokenizer
-from reticent.trainer.recipes import get_recipe
 
 pytestmark = [pytest.mark.usefixtures("one_thread", "without_figures"), pytest.mark.heavy]
 
@@ -36,8 +33,7 @@ def equal_times() -> Any:
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
     hospital = make_hospital(tmp_path_factory.mktemp("hospital"), 24)
-    base = hospital / "gpt2"
-    write_model(toy_model("gpt2"), load_tokenizer(toy_tokenizer("gpt2")), base, recipe=get_recipe("clm"), epoch=0)
+    base = write_toy_model(hospital / "gpt2", "gpt2")
     values = values_of(hospital, hospital / "run")
     values["model"] = [{"name": "toy", "base": str(base), "objective": "clm", "recipes": ["clm", "ppclm"]}]
     values["train"] = {"num_epochs": 1, "window_length": 64, "batch_size": 8}

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from fixtures.command import command
 from fixtures.jobs import Recorder, Values, changed, make_hospital, run, values_of
-from fixtures.models import toy_model, toy_tokenizer
+from fixtures.models import write_toy_model
 
 from reticent.core.artifact import HELD, read_manifest
 from reticent.core.errors import ArtifactError, PolicyError, ReticentError
@@ -30,9 +30,6 @@ from reticent.job.stages.shadows import shadows_of
 from reticent.job.text_checks import check_text
 from reticent.job.training_tokens import training_tokens, verify_training
 from reticent.trainer.distributed import World
-from reticent.trainer.export import write_model
-from reticent.trainer.models import load_tokenizer
-from reticent.trainer.recipes import get_recipe
 
 pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 
@@ -42,8 +39,7 @@ OWN = "train-k5-n1-all"
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
     hospital = make_hospital(tmp_path_factory.mktemp("hospital"), 24)
-    base = hospital / "bert"
-    write_model(toy_model("bert"), load_tokenizer(toy_tokenizer("bert")), base, recipe=get_recipe("mlm"), epoch=0)
+    base = write_toy_model(hospital / "bert")
     values = changed(values_of(hospital, hospital / "run"), model__base=str(base))
     values["train"] = {"num_epochs": 1, "window_length": 32, "batch_size": 8}
     values["recipes"] = {

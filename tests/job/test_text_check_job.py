@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fixtures.command import command
 from fixtures.jobs import changed, make_hospital, run, values_of
-from fixtures.models import toy_model, toy_tokenizer
+from fixtures.models import write_toy_model
 
 from reticent import _rust
 from reticent.core.artifact import read_manifest
@@ -153,12 +153,7 @@ def test_flags_say_how_far_they_were_checked(mine: Run) -> None:
 
 
 def test_a_ledger_says_whether_its_flags_were_checked_and_fails_on_others(hospital: Path, tmp_path: Path) -> None:
-    from reticent.trainer.export import write_model
-    from reticent.trainer.models import load_tokenizer
-    from reticent.trainer.recipes import get_recipe
-
-    base, folder = tmp_path / "bert", tmp_path / "run"
-    write_model(toy_model("bert"), load_tokenizer(toy_tokenizer("bert")), base, recipe=get_recipe("mlm"), epoch=0)
+    base, folder = write_toy_model(tmp_path / "bert"), tmp_path / "run"
     values = changed(values_of(hospital, folder), model__base=str(base), model__recipes=["ppmlm", "mlm"])
     values["train"] = {"num_epochs": 1, "checkpoint_epochs": [1], "window_length": 32, "batch_size": 8}
     mine = Run(parse_job(values))

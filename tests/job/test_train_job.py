@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from fixtures.distributed import torchrun
 from fixtures.jobs import Recorder, Stopping, Values, changed, content, control_c, make_hospital, values_of
-from fixtures.models import toy_model, toy_tokenizer
+from fixtures.models import toy_model, toy_tokenizer, write_toy_model
 
 from reticent.audit.evaluate import Auditor
 from reticent.core.errors import ArtifactError, TrainingError
@@ -26,9 +26,6 @@ from reticent.job.run import Run
 from reticent.job.stages.shadows import _train_shadow, shadows_of, write_shadow_tokens
 from reticent.job.training_tokens import verify_training
 from reticent.trainer import loop
-from reticent.trainer.export import write_model
-from reticent.trainer.models import load_tokenizer
-from reticent.trainer.recipes import get_recipe
 from reticent.trainer.verify import read_ledger
 
 pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
@@ -40,8 +37,7 @@ MODEL = "models/toy/ppmlm"
 def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
     """A job whose tokens are ready."""
     hospital = make_hospital(tmp_path_factory.mktemp("hospital"), 24)
-    base = hospital / "bert"
-    write_model(toy_model("bert"), load_tokenizer(toy_tokenizer("bert")), base, recipe=get_recipe("mlm"), epoch=0)
+    base = write_toy_model(hospital / "bert")
     values = changed(values_of(hospital, hospital / "run"), model__base=str(base))
     values["train"] = {"num_epochs": 3, "checkpoint_epochs": [1], "window_length": 32, "batch_size": 8}
     execute(Run(parse_job(values), Recorder()), "protect")

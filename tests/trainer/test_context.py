@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fixtures.cases import Case
+from fixtures.cases import written_case
 from fixtures.models import toy_model, toy_tokenizer
 from fixtures.tokenizer_kinds import KINDS, tokenizer_json
 from hypothesis import example, given, settings
@@ -58,8 +58,7 @@ CASES = st.lists(st.lists(st.sampled_from(SHARED + RARE), min_size=1, max_size=1
 
 def protected(folder: Path, texts: list[str], tokenizer: str, k: int = 2) -> tuple[TokenStore, Any]:
     """Return the tokens of texts of an individual each, and the index that protects them."""
-    case = Case(folder, [(f"p{number}", text) for number, text in enumerate(texts)])
-    case.write()
+    case = written_case(folder, [(f"p{number}", text) for number, text in enumerate(texts)])
     index = build_index(case.corpus, case.individuals, splits=(MEMBERS,), config=IndexConfig(max_n=1))
     options = {"index": index, "spans": case.spans, "splits": (MEMBERS,), "policy": Policy(k=k)}
     return case.tokens("tokens", tokenizer, **options)[0], index
@@ -264,8 +263,7 @@ def test_the_x_of_pseudonymised_text_is_no_word_of_the_one_individual_who_writes
 ) -> None:
     marked = ["the «Smith|NAME» had an X ray", "the «Smith|NAME» had pain", "the «Jones|NAME» had pain an ray"]
     tokenizer = toy_tokenizer(kind)
-    case = Case(tmp_path, [(f"p{number}", text) for number, text in enumerate(marked)])
-    case.write()
+    case = written_case(tmp_path, [(f"p{number}", text) for number, text in enumerate(marked)])
     index = build_index(case.corpus, case.individuals, splits=(MEMBERS,), config=IndexConfig(max_n=1))
     options = {"index": index, "spans": case.spans, "splits": (MEMBERS,), "policy": Policy(k=2), "style": "x"}
     store = case.tokens("tokens", tokenizer, **options)[0]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fixtures.drawing import examples
-from fixtures.models import toy_model, toy_tokenizer
+from fixtures.models import write_toy_model
 from fixtures.private import dp
 from fixtures.stores import Token, make_store, random_store
 from hypothesis import given, settings
@@ -24,10 +24,7 @@ from reticent.engine.pseudonymize import PRIORITY
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.engine.store import TokenStore
 from reticent.ext.classify.tags import TagConfig, TaggedTokens, found_identifiers, measure_tags, tag, tag_documents
-from reticent.trainer.export import write_model
-from reticent.trainer.models import load_tokenizer
 from reticent.trainer.privacy import plan_privacy
-from reticent.trainer.recipes import get_recipe
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -175,10 +172,7 @@ def sentences(num: int, *, is_surrogate: bool = False) -> tuple[TokenStore, Any]
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("base") / "bert"
-    tokenizer = load_tokenizer(toy_tokenizer("bert"))
-    write_model(toy_model("bert", hidden_size=32), tokenizer, folder, recipe=get_recipe("mlm"), epoch=1)
-    return folder
+    return write_toy_model(tmp_path_factory.mktemp("base") / "bert", hidden_size=32)
 
 
 @pytest.mark.parametrize("private", [False, True])

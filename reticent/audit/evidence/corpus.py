@@ -153,7 +153,7 @@ class CopiesSide:
     words_share: Annotated[float | None, TOTAL] = None
 
     def withhold_small_counts(self, raw: CopiesSide, cell: int) -> CopiesSide:
-        """Return the published counts of one side, without their share of words if fewer than ``cell`` documents are
+        """Return the published counts of copies, without their share of words if fewer than ``cell`` documents are
         copies in ``raw``."""
         return replace(self, words_share=None) if _is_few(raw.documents, cell) else self
 
@@ -165,7 +165,7 @@ class ClustersSide(CopiesSide):
     clusters: Annotated[int | None, COUNT] = None
 
     def withhold_small_counts(self, raw: CopiesSide, cell: int) -> ClustersSide:
-        """Return the published counts of one side, all withheld if fewer than ``cell`` documents or clusters are in
+        """Return the published counts of copies, all withheld if fewer than ``cell`` documents or clusters are in
         ``raw``."""
         assert isinstance(raw, ClustersSide)
         few = _is_few(raw.documents, cell) or _is_few(raw.clusters, cell)

@@ -243,8 +243,9 @@ EXPOSED_AT_MOST = 0.05
 
 
 def _rate_numbers(words: str, sides: Excess, about: About = About(), *, beside_base: bool = False) -> Iterator[Number]:
-    """Yield the numbers of one rate, members less held-out individuals: over all items, over items that one side alone
-    uses, and without individuals who hold near-copies."""
+    """Yield the numbers of one rate, members' less held-out individuals': over all items, over items that only members
+    or only others have, and without individuals who hold near-copies. ``words`` describes the rate, ``about`` labels
+    it."""
     fewest = min(sides.members.n or 0, sides.heldout.n or 0)
     own = Number(words, sides.excess, about=about, fewest=fewest, beside_base=beside_base)
     yield own
@@ -275,7 +276,8 @@ def _with_n_of_all(found: Estimate, over_all: Estimate) -> Estimate:
 
 
 def _subset_name(about: About, of: str) -> str:
-    """Return the label of a subset of the items: ``of``, after the part that the labels already name."""
+    """Return the label of a subset of the items: ``of``, preceded by the part of the identifiers that ``about`` names,
+    if it names one."""
     return f"{about.part}, {of}" if about.part else of
 
 
@@ -401,7 +403,8 @@ def _auc_numbers(
     num_shadows: int | None = None,
 ) -> Iterator[Number]:
     """Yield the numbers of one membership attack: its AUC, its AUC over the control (which removes the shift of the
-    split), and its AUC without held-out individuals who hold near-copies."""
+    split), and its AUC without held-out individuals who hold near-copies. ``way`` describes the words that it uses,
+    ``name`` is the attack's."""
     members, others = attack.num_members or 0, attack.num_nonmembers or 0
     about, fewest = About(attack=name), min(members, others)
     own = Number(f"{way}, attack {name}", auc or attack.auc, CHANCE, invalid, about, fewest=fewest, doubt=doubt)
@@ -473,8 +476,8 @@ class _Exposed(NamedTuple):
 
 
 def _whole_text_titles(model: ModelEvidence) -> tuple[str, ...]:
-    """Return the descriptions under which attacks on the whole text are judged; also `TAUGHT` for a recipe that may
-    predict every token, to be compared with other recipes' targets."""
+    """Return the descriptions under which attacks on the whole text are judged. For a recipe that may predict every
+    token the second is that of attacks on its prediction targets (`TAUGHT`), as the whole text is these."""
     if model.start is not None:
         return (BY_LABELS,)
     kinds = model.by_kind or {}
@@ -560,8 +563,8 @@ def _individual_numbers(subject: Subject) -> Iterator[Number]:
 def _kind_numbers(
     subject: Subject, kind: KindMembership, way: str, names: Sequence[str] | None = None
 ) -> Iterator[Number]:
-    """Yield the AUCs of the attacks by one kind of word, those in ``names`` if given. Where the sides of a given split
-    differ, those without shadow models are invalid."""
+    """Yield the AUCs of the attacks by one kind of word, those in ``names`` if given; ``way`` describes the words.
+    Where members and others of a given split differ, attacks without shadow models are invalid."""
     for name, attack in kind.attacks.items():
         if names is None or name in names:
             by_shadows = name in KIND_SHADOWS
@@ -616,24 +619,24 @@ NUM_AREAS, USUAL_RATE = 10, 0.05
 
 
 def _fewest_by_rate(at_most: float) -> tuple[int, int]:
-    """Return the least (members, held-out individuals) to test: a difference of two rates of `USUAL_RATE` then has a
-    half width equal to the threshold."""
+    """Return the least numbers (of members, of held-out individuals) to test, so that a difference of two rates of
+    `USUAL_RATE` has a half width equal to the threshold ``at_most``."""
     half = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2) ** 2 * 2 * USUAL_RATE * (1 - USUAL_RATE)
     n = math.ceil(half / at_most**2)
     return n, n
 
 
 def _fewest_by_area(at_most: float) -> tuple[int, int]:
-    """Return the least (members, held-out individuals) to test: a chance AUC, one of `NUM_AREAS` simultaneous ones,
-    then stays within the threshold, and a rate at 1 % false positives exists."""
+    """Return the least numbers (of members, of held-out individuals) to test, so that a chance AUC, one of `NUM_AREAS`
+    simultaneous ones, stays within the threshold ``at_most``, and a rate at 1 % false positives exists."""
     error = NormalDist().inv_cdf(1 - (1 - LEVEL) / (2 * NUM_AREAS)) / (at_most - CHANCE)
     n = math.ceil(error**2 / 6)
     return max(n, FEWEST_MEMBERS), max(n, FEWEST_OTHERS)
 
 
 def _fewest_by_none(at_most: float) -> tuple[int, int]:
-    """Return the least (members, held-out individuals) to test: zero events then have an upper Clopper-Pearson end
-    equal to the threshold."""
+    """Return the least numbers (of members, of held-out individuals) to test, so that zero events have an upper
+    Clopper-Pearson bound equal to the threshold ``at_most``."""
     n = math.ceil(math.log((1 - LEVEL) / 2) / math.log(1 - min(at_most, 0.999)))
     return n, n
 
@@ -723,7 +726,8 @@ def advice(risk: str, model: ModelEvidence, recipe: Recipe | None) -> str:
 
 
 def _excess_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
-    """Yield the numbers of the gate on excess leakage: members' leak rate less that of held-out individuals."""
+    """Yield the numbers of the gate on excess leakage of the model ``own``: members' leak rate less that of held-out
+    individuals."""
     sides, about = (own.model.excess or {}).get(gate.part), About(part=gate.part)
     if sides:
         yield from _rate_numbers("excess leakage", sides, about)
@@ -739,13 +743,14 @@ def _gated_attacks(gate: GateConfig, own: Subject) -> Iterator[tuple[str, Measur
 
 
 def _auc_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
-    """Yield the numbers of the gate on membership AUC, for each attack that it judges."""
+    """Yield the numbers of the gate on membership AUC of the model ``own``, for each attack that the gate judges."""
     for name, found, invalid in _gated_attacks(gate, own):
         yield from _auc_numbers(_whole_text_titles(own.model)[0], name, found, None, invalid, own.model.fault)
 
 
 def _tpr_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
-    """Yield the numbers of the gate on membership TPR at a low FPR."""
+    """Yield the numbers of the gate on the true-positive rate of membership attacks on the model ``own`` at a low
+    false-positive rate."""
     for name, found, invalid in _gated_attacks(gate, own):
         fewest = min(found.num_members or 0, found.num_nonmembers or 0)
         rate = (found.tpr_at_fpr or {}).get(FPR)

@@ -572,8 +572,8 @@ def _widen_for_given_split(number: Number, estimate: Estimate, num_rates: int) -
 
 
 def _require_shadows(chosen: Row, rows: Sequence[Row]) -> Row:
-    """Return the deciding row if an attack with enough shadow models is within the threshold too, else that row as not
-    shown, with the reason."""
+    """Return ``chosen``, the row that decides a risk, if an attack with enough shadow models is within the threshold
+    too; else that row with the outcome not shown, and the reason."""
     strong = [row for row in rows if (row.number.num_shadows or 0) >= MIN_SHADOWS]
     if any(row.outcome == WITHIN for row in strong):
         return chosen
@@ -826,7 +826,8 @@ def _join_names(names: Sequence[str], between: str = ", ") -> str:
 
 
 def with_published_numbers(table: RiskTable, before: AuditEvidence, published: AuditEvidence) -> RiskTable:
-    """Return the verdicts with the estimates of their deciding numbers, as far as these are in the published audit."""
+    """Return the verdicts with the published estimates of their deciding numbers. ``before`` is the audit before
+    publication, on which the verdicts were computed."""
     rows = []
     before, published = _with_heads_as_models(before), _with_heads_as_models(published)
     for row, numbers in zip(table.rows, _last_indices(before).values(), strict=True):
@@ -851,8 +852,8 @@ def _is_result_of(model: ModelEvidence, result: RiskResult, audit: AuditEvidence
 
 
 def _published_estimate(result: RiskResult, shown: Sequence[Subject]) -> Estimate | None:
-    """Return the worst published estimate of the number that decided the result, AUCs by distance from chance; None if
-    none is published."""
+    """Return the worst estimate, in the published evidence ``shown``, of the number that decided the result (AUCs by
+    distance from chance); None if none is published."""
     numbers = [n for subject in shown for n in RISKS[result.risk].numbers(subject) if n.what == result.what]
     known = [
         (abs(found.value - CHANCE) if n.null == CHANCE else found.value, found)
@@ -870,8 +871,8 @@ class ModelBeside(NamedTuple):
 
 
 def numbers_beside(models: Sequence[ModelEvidence]) -> tuple[list[Beside], list[ModelBeside]]:
-    """Return (rows of `BESIDE`, the numbers shown beside the verdict, that any model has; their estimates for each
-    trained model and its twin)."""
+    """Return the numbers that are shown beside the verdict without deciding it: (those rows of `BESIDE` that any model
+    has; for each trained model, its and its unprotected twin's estimates of them)."""
     rows = [row for row in BESIDE if any(model.beside and row.estimate(model.beside) for model in models)]
     found = []
     for model in models if rows else ():

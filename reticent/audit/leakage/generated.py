@@ -173,8 +173,8 @@ def newly_written(
     table: SurfaceTable,
     tokenizer: PreTrainedTokenizerFast,
 ) -> np.ndarray:
-    """Return whether each identifier occurs in a generated continuation whose prompt does not contain it, bool
-    (num_identifiers,).
+    """Return whether each identifier occurs in a generated continuation (``made``) whose prompt does not contain it,
+    bool (num_identifiers,).
 
     Parameters
     ----------
@@ -263,8 +263,8 @@ def generated_leakage(
     compared: Compared | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Generated:
-    """Return the rates of members' and held-out individuals' identifiers that appear in generated continuations, with
-    BLEU and ROUGE of both sides.
+    """Return the rates of members' and of held-out individuals' identifiers that appear in generated continuations,
+    with BLEU and ROUGE of the continuations of either.
 
     Parameters
     ----------
@@ -303,7 +303,8 @@ def _side_quality(
     texts: Sequence[Sequence[str]],
     **bootstrap: Unpack[Bootstrap],
 ) -> Continuations:
-    """Return BLEU and ROUGE of one side's continuations against the true remainders of their documents."""
+    """Return BLEU and ROUGE of the continuations (``texts``) of the ``chosen`` documents, all of members or all of
+    others, against their true remainders (``true``)."""
     num_samples = len(texts[0])
     return continuations(
         [text for i in chosen for text in texts[i]],

@@ -232,8 +232,8 @@ class Identifiers:
         own: np.ndarray | None = None,
     ) -> Predicted:
         """Return which identifiers a model predicted anywhere in the scored documents, which of their occurrences it
-        predicted in their own position and, with ``context``, which it predicted where the context does not contain
-        them.
+        predicted at their own position and, given ``context``, which it predicted where the context does not contain
+        them. ``predicted`` and ``true`` are surface forms by word.
 
         Parameters
         ----------
@@ -301,7 +301,7 @@ def _in_context(
     context: Context,
 ) -> np.ndarray:
     """Return whether the model's context window at each predicted identifier contains an occurrence of it, bool
-    (predictions,).
+    (predictions,). ``held`` has the (positions, identifier numbers, lengths) of the occurrences.
 
     The context of a causal model is the words before. The context of a masked model is the words of its window that are
     not masked in the same pass. The words of an n-gram (n >= 2) are predicted in several passes, so its context is the

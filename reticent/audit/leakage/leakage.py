@@ -153,7 +153,8 @@ def privacy(identifiers: Identifiers, found: Predicted, **bootstrap: Unpack[Boot
 
 
 def _num_unpredictable(identifiers: Identifiers, part: Part) -> int:
-    """Return the number of protected words with an unknown token, which no prediction can match."""
+    """Return the number of protected words (of direct or indirect identifiers or both, ``part``) that hold an unknown
+    token, which no prediction can match."""
     return int(
         np.count_nonzero(((identifiers.words.flags & PART_FLAGS[part]) != 0) & (identifiers.surfaces == NO_SURFACE))
     )
@@ -234,9 +235,9 @@ def excess_leakage(
     before: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> dict[Part, Excess]:
-    """Return, for both, direct and indirect identifiers, the leak rates of members and of held-out individuals and
-    their difference: over all identifiers, over those of one side alone, and without held-out individuals who hold
-    near-copies.
+    """Return the leak rates of members and of held-out individuals and their difference, for direct and indirect
+    identifiers and both: over all identifiers, over those that only members or only others use, and without held-out
+    individuals who hold near-copies. ``before`` has the leaks of the base model, to be subtracted.
 
     With the leaks of the base model (``before``) the rates are changes, each individual being their own control. The
     difference of the differences is the effect of training on the members' own documents, without the knowledge of the
@@ -347,8 +348,8 @@ def shared_over_base(
     compared: Compared,
     **bootstrap: Unpack[Bootstrap],
 ) -> Estimate:
-    """Return the leak rate of the identifiers that both sides use, minus that under the base model; it has no held-out
-    control."""
+    """Return the leak rate of the identifiers that members and others both use, minus that under the base model
+    (``before``); there is no held-out control for it."""
     chosen = (identifiers.lengths <= identifiers.n) & compared.users.is_shared[identifiers.numbers]
     change = leaked.astype(np.int64) - before
     counts = _owners_of(identifiers, chosen).per_individual(np.unique(identifiers.words.individuals), change)
@@ -431,8 +432,8 @@ def adversary_graphs(
 
 
 def _compare_graph(share: float | None, own: Identifiers, whole: Identifiers) -> Graph:
-    """Return an adversary's graph, with its number of indirect identifiers and of those that are none in the whole
-    corpus."""
+    """Return the `Graph` of an adversary who has a share of the corpus (``own``: its identifiers), with the number of
+    its indirect identifiers and of those that are not indirect in the ``whole`` corpus."""
     indirect = (own.flags & INDIRECT) != 0
     true = np.isin(_occurrence_keys(own)[indirect], _occurrence_keys(whole)[(whole.flags & INDIRECT) != 0])
     numbers = own.numbers[indirect]
@@ -610,7 +611,8 @@ def _half_width(variance: float, num_members: int | None, num_others: int | None
 
 
 def _widened(sides: S, variance: float, num_members: int | None, num_others: int | None) -> S:
-    """Return both sides' rates, the interval of their difference widened by the variance between fold draws."""
+    """Return the rates of members and others (``sides``) with the interval of their difference widened by the variance
+    between random assignments of words to masking passes."""
     more, without = _half_width(variance, num_members, num_others), sides.without_copies
     return replace(
         sides,
@@ -620,7 +622,8 @@ def _widened(sides: S, variance: float, num_members: int | None, num_others: int
 
 
 def _with_fold_spread(found: Privacy, variance: float) -> Privacy:
-    """Return Privacy with its spread between fold draws, and its interval over identifiers widened by that."""
+    """Return Privacy with its standard deviation between random assignments of words to masking passes, and its
+    interval over identifiers widened by that."""
     spread = math.sqrt(variance / max(found.num_identifiers or 0, 1))
     return replace(found, types=found.types.widened(NORMAL * spread, NORMAL * spread), fold_spread=round(spread, 4))
 
@@ -773,8 +776,8 @@ class LeakageAudit:
         return result
 
     def _exposed_variance(self, predicted: np.ndarray, before: np.ndarray, draws: FoldDraws) -> float:
-        """Return the mean variance between fold draws of whether an individual has a predicted identifier that nobody
-        else uses."""
+        """Return the variance, between random assignments of words to masking passes, of whether an individual has a
+        predicted identifier that nobody else uses; the mean over individuals."""
         both, (here, _) = self.identifiers, self._redrawn_words(draws)
         leaked = self._leaked_by_draw(both, predicted, draws) & ~before
         own = (both.lengths <= both.n) & self.compared.users.has_one_user[both.numbers] & here[both.places]
@@ -789,8 +792,8 @@ class LeakageAudit:
         return here, continues(self.words)[here]
 
     def _leaked_by_draw(self, identifiers: Identifiers, predicted: np.ndarray, draws: FoldDraws) -> np.ndarray:
-        """Return whether each fold draw, the original first, predicts each identifier within the redrawn documents,
-        bool (draws, identifiers)."""
+        """Return whether each identifier is predicted within the documents scored again, bool (draws, identifiers), for
+        each random assignment of words to masking passes, the original first."""
         here, following = self._redrawn_words(draws)
         leaked = np.zeros((1 + len(draws.predicted), identifiers.num), dtype=bool)
         for row, of_draw in zip(leaked, (predicted[here], *draws.predicted), strict=True):

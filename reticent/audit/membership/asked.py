@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Task = Callable[[str], AbstractContextManager[Any]]
 
 
-def asking_scores(
+def generation_attack_scores(
     config: AuditConfig,
     store: TokenStore,
     scores: TokenScores,

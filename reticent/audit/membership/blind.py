@@ -52,7 +52,7 @@ def year_of(text: str) -> float:
     return (first or last) + max((month or other_month) - 1, 0) / 12 + max((day or other_day) - 1, 0) / 360
 
 
-def blind_baseline(shown: Shown, seed: int = 0) -> Blind:
+def blind_baseline(features: BlindFeatures, seed: int = 0) -> Blind:
     """Return the AUC of the feature that best separates members from held-out individuals without the model, and that
     feature's name.
 
@@ -62,13 +62,13 @@ def blind_baseline(shown: Shown, seed: int = 0) -> Blind:
     Cost: 400 additions for each distinct word of each individual, ten times as many where chance has not done as well
     in 199 permutations; memory is 25 numbers for each distinct word.
     """
-    codes, unit_member, unit = shown.codes, shown.unit_member, shown.unit
+    codes, unit_member, unit = features.codes, features.unit_member, features.unit
     num_members = int(np.count_nonzero(unit_member[unit]))
     num_nonmembers = len(codes) - num_members
-    if shown.are_too_few:
+    if features.are_too_few:
         none = Estimate(value=None, n=len(codes), method="too few individuals or words")
         return Blind(auc=none, num_members=num_members, num_nonmembers=num_nonmembers)
-    bags_by_name, ranks = shown.bags_by_name, {name: rankdata(values) for name, values in shown.numbers.items()}
+    bags_by_name, ranks = features.bags_by_name, {name: rankdata(values) for name, values in features.numbers.items()}
     unit_fold = _assign_folds(unit_member, seed)
     num, areas = NUM_PERMUTATIONS, np.empty((len(bags_by_name) + len(ranks), 0))
     while True:
@@ -98,27 +98,27 @@ def blind_baseline(shown: Shown, seed: int = 0) -> Blind:
     return Blind(auc=auc, by=name, p_value=p_value, num_members=num_members, num_nonmembers=num_nonmembers)
 
 
-def blind_scores(shown: Shown, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Return (codes of the individuals with words, their log-odds of membership from all features together): a
+def blind_scores(features: BlindFeatures, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return (codes of the individuals with words, their log-odds of membership from all features together), by
     cross-validated logistic regression without the model. Both are empty where `blind_baseline` has no AUC."""
     from sklearn.linear_model import LogisticRegression
 
-    if shown.are_too_few:
+    if features.are_too_few:
         return np.empty(0, dtype=np.int64), np.empty(0)
-    member, fold = shown.unit_member[shown.unit], _assign_folds(shown.unit_member, seed)[shown.unit]
-    columns = [_held_out_scores(bags, member[:, None], fold)[:, 0] for bags in shown.bags_by_name.values()]
-    said = np.stack([*columns, *shown.numbers.values()], axis=1)
+    member, fold = features.unit_member[features.unit], _assign_folds(features.unit_member, seed)[features.unit]
+    columns = [_held_out_scores(bags, member[:, None], fold)[:, 0] for bags in features.bags_by_name.values()]
+    said = np.stack([*columns, *features.numbers.values()], axis=1)
     spread = said.std(axis=0)
     said = (said - said.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     scores = np.empty(len(said))
     for held_out in np.unique(fold):
         model = LogisticRegression().fit(said[fold != held_out], member[fold != held_out])
         scores[fold == held_out] = model.decision_function(said[fold == held_out])
-    return shown.codes, scores
+    return features.codes, scores
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class BlindFeatures:
     """Features of individuals that show without the model: bags of words and group indicators, numbers
     that vary, the unit (household) of each individual, and the side of each unit."""
 
@@ -138,7 +138,7 @@ class Shown:
         dates: np.ndarray | None = None,
         groups: Mapping[str, np.ndarray] | None = None,
         units: np.ndarray | None = None,
-    ) -> Shown:
+    ) -> BlindFeatures:
         """Return the features that need no model (bags of words, groups, length, dates) of the individuals whose words
         are given.
 

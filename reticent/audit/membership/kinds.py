@@ -267,8 +267,8 @@ class KindAudit:
         return (scores[sides[0]], scores[sides[1]]), (self.codes[sides[0]], self.codes[sides[1]])
 
     def _measure_attack(self, asked: Compared, area: JointArea | None, shadows: KindShadows | None) -> KindAttack:
-        """Return AUC and true-positive rates of one attack on the model, and of the same attack on each shadow model in
-        turn."""
+        """Return AUC and true-positive rates of one attack (``asked`` has its scores) on the model, and of the same
+        attack on each shadow model in turn."""
         scores, turns = asked.own, asked.turns
         usable = ~np.isnan(scores)
         sides, of_sides = self._split_sides(scores, usable)
@@ -304,8 +304,9 @@ class KindAudit:
 
 
 def d_primes(numbers: np.ndarray, is_in: np.ndarray) -> np.ndarray:
-    """Return each individual's d', float64 (I,): mean over shadows trained on it minus mean over the others, divided by
-    the pooled standard deviation within individuals and sides; NaN if a side has no shadow.
+    """Return each individual's d', float64 (I,): its mean score under the shadow models trained on it minus that under
+    the others, divided by the pooled standard deviation; NaN without shadow models of either kind. ``numbers`` and
+    ``is_in`` are (shadows, I).
 
     Parameters
     ----------
@@ -316,8 +317,8 @@ def d_primes(numbers: np.ndarray, is_in: np.ndarray) -> np.ndarray:
 
 
 def _gap_and_spread(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return (mean over in-shadows minus mean over out-shadows of each individual, float64 (I,); pooled standard
-    deviation within individuals and sides)."""
+    """Return (mean score under the shadow models trained on an individual minus that under the others, float64 (I,);
+    standard deviation, pooled over individuals and these two groups). ``numbers`` are the scores, (shadows, I)."""
     means, squares, freedom = [], 0.0, 0
     for side in (is_in, ~is_in):
         count = side.sum(axis=0)
@@ -356,8 +357,9 @@ def exposed_d_primes(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray
 
 
 def _lira(own: np.ndarray, numbers: np.ndarray, is_in: np.ndarray, textbook: bool) -> np.ndarray:
-    """Return LiRA's log likelihood ratio of each document, float64 (D,); NaN if it has no in-shadow or no out-shadow
-    (``textbook``: fewer than two of either).
+    """Return LiRA's log likelihood ratio of each document's score ``own``, float64 (D,), from its scores under the
+    shadow models, ``numbers`` (shadows, D). NaN without a shadow model trained on it or one not (``textbook``: without
+    two of each).
 
     With one shadow a side the spread is unknown and set to 1, which does not change the order of the scores.
     """

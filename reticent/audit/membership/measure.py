@@ -19,7 +19,7 @@ from reticent.audit.evidence.membership import BestAttack, Blind, MeasuredAttack
 from reticent.audit.leakage.words import SurfaceTable, Words, words_of
 from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.attacks import ATTACKS, attack, needing, scores_of
-from reticent.audit.membership.blind import Shown, blind_baseline, blind_scores, year_of
+from reticent.audit.membership.blind import BlindFeatures, blind_baseline, blind_scores, year_of
 from reticent.audit.membership.kinds import Compared
 from reticent.audit.membership.matched import matched_area, strata_of
 from reticent.audit.membership.most_exposed import most_exposed_members
@@ -155,11 +155,11 @@ class UserInferenceHoldout:
 
     def blind(self, table: SurfaceTable, *, units: np.ndarray | None = None, seed: int) -> Blind:
         """Return how well the words of the holdout documents alone separate members from others, without a model;
-        ``units`` as for `Shown`."""
+        ``units`` as for `BlindFeatures`."""
         words = words_of(self.store)
         surfaces = table.surfaces(self.store.input_ids, words)
-        shown = Shown.of(words, surfaces, self.members, dates=_dates(table, surfaces), units=units)
-        return blind_baseline(shown, seed)
+        features = BlindFeatures.of(words, surfaces, self.members, dates=_dates(table, surfaces), units=units)
+        return blind_baseline(features, seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,21 +345,23 @@ class MembershipAudit(AttackedIndividuals):
         results, compared = self.run_attacks(document_scores, before)
         blind = of_holdout = None
         if base is None and results:
-            blind = blind_baseline(self._shown, self.config.seed)
+            blind = blind_baseline(self._blind_features, self.config.seed)
         if base is None and self.holdout is not None:
             of_holdout = self.holdout.blind(self.table, units=self.units, seed=self.config.seed)
         return Membership(results, compared, blind, of_holdout)
 
     @cached_property
-    def _shown(self) -> Shown:
+    def _blind_features(self) -> BlindFeatures:
         """The blind baseline's features of the documents: words, dates, groups."""
         dates = _dates(self.table, self.surfaces)
-        return Shown.of(self.words, self.surfaces, self.members, dates=dates, groups=self._columns, units=self.units)
+        return BlindFeatures.of(
+            self.words, self.surfaces, self.members, dates=dates, groups=self._columns, units=self.units
+        )
 
     @cached_property
     def _strata(self) -> np.ndarray:
         """Each individual's stratum by the blind baseline's score of membership."""
-        return strata_of(self.codes, *blind_scores(self._shown, self.config.seed), units=self.units)
+        return strata_of(self.codes, *blind_scores(self._blind_features, self.config.seed), units=self.units)
 
     def strata(self) -> np.ndarray | None:
         """Return the strata of the individuals if the split was given; None if it was drawn at random."""

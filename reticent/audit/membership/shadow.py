@@ -160,28 +160,37 @@ def _attack_classifier(shadows: ShadowAttacks, models: Models) -> list[np.ndarra
 
 
 def _lira_online(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
+    """Return each model's LiRA scores from the mean log-probabilities of documents; one float64 (D,) for each model."""
     return [lira_online_score(model.mean_log_prob, shadows.documents) for model in models]
 
 
 def _lira_offline(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
+    """Return each model's offline LiRA scores from the mean log-probabilities of documents; one float64 (D,) for each
+    model."""
     return [lira_offline_score(model.mean_log_prob, shadows.documents) for model in models]
 
 
 def _lira_sequence(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
+    """Return each model's LiRA scores, averaged over the tokens of each document; one float64 (D,) for each model."""
     return [lira_sequence_score(model.log_probs, model.doc_offsets, shadows.tokens) for model in models]
 
 
 def _rmia(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
+    """Return each model's RMIA scores, from shadow models that were not trained on the document; one float64 (D,) for
+    each model."""
     average = offline_probability(shadows.out, shadows.slope)
     return [rmia_score(np.exp(model.mean_log_prob), average, shadows.population) for model in models]
 
 
 def _rmia_online(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
+    """Return each model's RMIA scores, from shadow models that were and that were not trained on the document; one
+    float64 (D,) for each model."""
     average = online_probability(shadows.known, shadows.out)
     return [rmia_score(np.exp(model.mean_log_prob), average, shadows.population) for model in models]
 
 
 def _informia(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
+    """Return each model's InfoRMIA scores; one float64 (D,) for each model."""
     average = offline_probability(shadows.out, shadows.slope)
     return [informia_score(np.exp(model.mean_log_prob), average, shadows.population) for model in models]
 

@@ -171,7 +171,8 @@ KINDS: tuple[tuple[str, Callable[[IdentifiersByLength], NgramCounts], str], ...]
 
 
 def _draw_bars_by_n(rows: Sequence[IdentifiersByLength], what: Literal["distinct", "occurrences"], t: Texts) -> Drawing:
-    """Draw the numbers of identifying n-grams by n as bars, ``distinct`` or ``occurrences``."""
+    """Draw the numbers of identifying n-grams by n as bars; ``what`` says whether distinct n-grams or their
+    occurrences."""
     title, counts_all = t(f"plots.by_n.{what}"), what == "occurrences"
     note = t("plots.hatched_with_a_directly_identifying_word_in") if counts_all else ""
     figure, axis = new_panel(title, note, width=WIDTH)
@@ -186,7 +187,7 @@ def _draw_bars_by_n(rows: Sequence[IdentifiersByLength], what: Literal["distinct
             inner = [of(row).occurrences_direct or 0 for row in rows]
             axis.bar(x, inner, width=0.36, facecolor="none", edgecolor=PAPER, hatch="////", linewidth=0)
         shown = [few or t.count(count) for few, count in zip(few, counts, strict=True)]
-        said.append(_by_words(kind, shown, rows, t))
+        said.append(_counts_sentence(kind, shown, rows, t))
     axis.set_xticks([row.n for row in rows])
     axis.set(
         xlabel=t("plots.words_in_the_sequence_n"),
@@ -199,9 +200,9 @@ def _draw_bars_by_n(rows: Sequence[IdentifiersByLength], what: Literal["distinct
     return Drawing(name, figure, alt_text(t, title, said))
 
 
-def _by_words(kind: str, shown: Sequence[str], rows: Sequence[IdentifiersByLength], t: Texts) -> str:
-    """Return the numbers by n as a sentence of an alternative text."""
-    numbers = [t("plots.count_of_n_words", count=each, n=row.n) for each, row in zip(shown, rows, strict=True)]
+def _counts_sentence(kind: str, counts: Sequence[str], rows: Sequence[IdentifiersByLength], t: Texts) -> str:
+    """Return one kind's numbers of n-grams by n, given as texts (``counts``), as a sentence for an alternative text."""
+    numbers = [t("plots.count_of_n_words", count=each, n=row.n) for each, row in zip(counts, rows, strict=True)]
     return t("common.name_what", name=t.evidence(kind), what=", ".join(numbers))
 
 
@@ -225,7 +226,7 @@ def _draw_per_individual(rows: Sequence[IdentifiersByLength], t: Texts) -> Drawi
             t("plots.more_than_n", n=t.plain(f"{curve.x[-1]:g}")) if np.isnan(m) else t.plain(f"{m:g}")
             for m, (_, curve) in zip(middle, curves, strict=True)
         ]
-        said.append(_by_words(kind, shown, chosen, t))
+        said.append(_counts_sentence(kind, shown, chosen, t))
     axis.set_xticks([row.n for row in rows])
     axis.set(
         xlabel=t("plots.words_in_the_sequence_n"), ylabel=t("plots.distinct_sequences_of_a_person"), ylim=(0, None)

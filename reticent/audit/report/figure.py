@@ -244,6 +244,7 @@ def printable(text: str) -> str:
 
 
 def has_value(estimate: Estimate | None) -> TypeGuard[Estimate]:
+    """Return whether there is an estimate and it has a value."""
     return estimate is not None and estimate.value is not None
 
 
@@ -282,6 +283,7 @@ def value_in_words(estimate: Estimate, t: Texts = ENGLISH) -> str:
 
 
 def _two_digits(number: float, t: Texts) -> str:
+    """Return a number as text with two decimals."""
     return t.plain(f"{number:.2f}")
 
 

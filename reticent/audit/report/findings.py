@@ -165,7 +165,7 @@ def _canary_sentence(audit: AuditEvidence, t: Texts) -> Iterable[str]:
 
 def _short_answer(sides: dict[Group, dict[str, ModelEvidence]], outcomes: Outcomes, t: Texts) -> Iterable[str]:
     """Yield the sentences of the short answer: models with broken training, learned identifiers, and revealed
-    membership."""
+    membership. ``sides`` has the last checkpoints by group of models and recipe."""
     trained = [(g.display_name(r, t), m) for g, last in sides.items() for r, m in last.items() if r != "base"]
     broken = [(r, m) for r, m in trained if broken_rule(m)]
     if broken:
@@ -239,8 +239,8 @@ def _corpus_sentence(corpus: CorpusEvidence, t: Texts) -> str:
 def _model_sentences(
     group: Group, last: dict[str, ModelEvidence], outcomes: Outcomes, t: Texts, elsewhere: bool
 ) -> Iterable[str]:
-    """Yield, for each trained model of a group, the sentences on what it predicts, how useful it is and whether it
-    reveals its members."""
+    """Yield, for each trained model of a group (``last``: its last checkpoints by recipe), the sentences on what it
+    predicts, how useful it is and whether it reveals its members."""
     plain = last.get(group.objective)
     trained = {r: m for r, m in last.items() if r != "base"}
     for recipe, model in trained.items():
@@ -447,7 +447,8 @@ def _seed_sentences(models: Sequence[ModelEvidence], outcomes: Outcomes, t: Text
 
 
 def _positive_control_found(group: Group, last: dict[str, ModelEvidence], outcomes: Outcomes) -> bool:
-    """Return whether learned identifiers are found in the unprotected model, as they should be."""
+    """Return whether learned identifiers are found in a group's unprotected model, as they should be; ``last`` has the
+    group's last checkpoints by recipe."""
     return group.objective in last and outcomes.is_found(last[group.objective], "emission")
 
 
@@ -619,7 +620,7 @@ def next_step_sentences(
     t: Texts,
 ) -> Iterable[str]:
     """Yield the recommended next steps as sentences: models not to share and why, what to change, and what to measure
-    again."""
+    again. ``sides`` has the last checkpoints by group of models and recipe."""
     little = [group for group, last in sides.items() if learned_little(last)]
     trained = [
         (g.display_name(r, t), m, checkpoints[g][r])

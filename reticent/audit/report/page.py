@@ -58,7 +58,7 @@ from reticent.audit.report.selectors import (
     retention_rows,
     shared_objectives,
 )
-from reticent.audit.report.table import Shown, draw_plots
+from reticent.audit.report.table import PlotContent, draw_plots
 from reticent.audit.report.utility_plots import LIKENESS
 from reticent.audit.stats.estimate import Estimate
 from reticent.audit.stats.seeds import (
@@ -212,7 +212,7 @@ def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
         digits_beside=lambda estimate, threshold: digits_beside(threshold, estimate),
     )
     attacks = sorted({name for model in models for name in model.membership}, key=_attack_order)
-    shown = Shown(audit=audit, attacks=attacks, f1_of_all=_f1_of_all(corpus), t=t)
+    shown = PlotContent(audit=audit, attacks=attacks, f1_of_all=_f1_of_all(corpus), t=t)
     last = last_checkpoints(models)
     verdicts = verdicts_on(shown_models(judged_audit, t), t)
     groups = [(group.title(t), list(filter(group.holds, last))) for group in groups_of(models)]

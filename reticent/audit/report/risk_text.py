@@ -111,11 +111,13 @@ class ShownModel:
 
     @property
     def verdict_mark(self) -> Mark:
-        """Machine-readable mark of the overall verdict on the model."""
+        """The overall verdict on the model as a machine-readable `Mark` (model, risk, number and outcome of a
+        sentence)."""
         return Mark(self.name, "all", "verdict", self.risks.outcome if self.risks else NOT_SHOWN)
 
     def mark(self, number: str, outcome: str) -> Mark:
-        """Return the machine-readable mark of a sentence on the model's training."""
+        """Return the machine-readable `Mark` of a sentence on the model's training, with the name of its number and its
+        outcome."""
         return Mark(self.name, "training", number, outcome)
 
     @property
@@ -269,7 +271,7 @@ class Cell(NamedTuple):
 
 
 def risk_mark(row: ModelRisks, result: RiskResult) -> Mark:
-    """Return the machine-readable mark of a sentence on one risk of a model."""
+    """Return the machine-readable `Mark` (model, risk, number and outcome) of a sentence on one risk of a model."""
     return Mark(model_name(row.recipe, row.model), result.risk, result.what or NOT_MEASURED, result.outcome)
 
 
@@ -279,7 +281,7 @@ def is_found(result: RiskResult) -> bool:
 
 
 def found_mark(row: ModelRisks, result: RiskResult) -> Mark:
-    """Return the machine-readable mark of a sentence on whether a risk of a model was measurably found."""
+    """Return the machine-readable `Mark` of a sentence on whether a leak of this risk was measured on a model."""
     number = result.found or result.what or NOT_MEASURED
     return Mark(model_name(row.recipe, row.model), result.risk, number, FOUND if is_found(result) else NOT_FOUND)
 

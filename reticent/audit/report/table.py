@@ -23,7 +23,7 @@ Place = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class PlotContent:
     """The evidence that plots are drawn from: a published audit whose models are means over their trainings.
 
     Attributes
@@ -59,8 +59,8 @@ class Plot:
 
     name: str
     place: Place
-    draw: Callable[[Shown], list[str]]
-    caption: Callable[[Shown, int], str] | None = None
+    draw: Callable[[PlotContent], list[str]]
+    caption: Callable[[PlotContent, int], str] | None = None
     titled: bool = True
     columns: int = 2
     keyed: bool = False
@@ -77,7 +77,7 @@ class Drawn(NamedTuple):
     fold: str
 
 
-def draw_plots(content: Shown) -> Iterator[Drawn]:
+def draw_plots(content: PlotContent) -> Iterator[Drawn]:
     """Draw every plot of the report from its content. Yield each plot that has at least one panel, with its panels,
     caption and titles."""
     for plot in PLOTS:
@@ -88,17 +88,17 @@ def draw_plots(content: Shown) -> Iterator[Drawn]:
             yield Drawn(plot, panels, caption, title, fold)
 
 
-def _draw_corpus(name: str) -> Callable[[Shown], list[str]]:
+def _draw_corpus(name: str) -> Callable[[PlotContent], list[str]]:
     """Return the function that draws the corpus figure of this name."""
     return lambda shown: corpus_plots.corpus_panels(shown.audit.corpus, name, shown.t)
 
 
-def _caption_writer(text_key: str, *more_keys: str, counts_panels: bool = False) -> Callable[[Shown, int], str]:
+def _caption_writer(text_key: str, *more_keys: str, counts_panels: bool = False) -> Callable[[PlotContent, int], str]:
     """Return a function that writes a plot's caption from the catalogue's text ``text_key``, followed by the texts
     ``more_keys`` if there are several panels. With ``counts_panels`` the number of panels selects singular or
     plural."""
 
-    def caption(content: Shown, num_panels: int) -> str:
+    def caption(content: PlotContent, num_panels: int) -> str:
         """Return the caption of a plot with this number of panels."""
         values = {"cell": content.audit.cell} | ({"count": num_panels} if counts_panels else {})
         return " ".join([content.t(text_key, **values), *(content.t(each) for each in more_keys if num_panels > 1)])
@@ -106,7 +106,7 @@ def _caption_writer(text_key: str, *more_keys: str, counts_panels: bool = False)
     return caption
 
 
-def _by_n_caption(content: Shown, _: int) -> str:
+def _by_n_caption(content: PlotContent, _: int) -> str:
     """Return the caption of the n-gram figures, which says which n-grams are protected."""
     t, corpus, settings = content.t, content.audit.corpus, content.audit.settings.get("protect")
     share = settings.get("max_document_frequency") if isinstance(settings, Mapping) else None
@@ -123,31 +123,31 @@ def _by_n_caption(content: Shown, _: int) -> str:
     return f"{t('plots.by_n.caption', k=corpus.k)} {protected}"
 
 
-def _unicity_caption(content: Shown, _: int) -> str:
+def _unicity_caption(content: PlotContent, _: int) -> str:
     """Return the caption of the unicity figure."""
     corpus = content.audit.corpus
     num = corpus.unicity[0].share.n if corpus.unicity else None
     return content.t(f"plots.unicity.caption_{corpus.unit or 'individual'}", n=num)
 
 
-def _epochs_caption(content: Shown, _: int) -> str:
+def _epochs_caption(content: PlotContent, _: int) -> str:
     """Return the caption of the panels against epochs."""
     seeds = max_num_trainings(content.audit.models)
     return content.t("plots.epochs.caption_seeds", n=seeds) if seeds > 1 else content.t("plots.epochs.caption")
 
 
-def _epsilon_caption(content: Shown, _: int) -> str:
+def _epsilon_caption(content: PlotContent, _: int) -> str:
     """Return the caption of the panels against epsilon."""
     private = [model for model in last_checkpoints(content.audit.models) if model.guarantee]
     return " ".join([content.t("plots.epsilon.caption"), *joint_epsilon_sentence(private, content.t)])
 
 
-def _roc_caption(content: Shown, _: int) -> str:
+def _roc_caption(content: PlotContent, _: int) -> str:
     """Return the caption of the ROC panels."""
     return content.t("plots.roc.caption_seeds" if max_num_trainings(content.audit.models) > 1 else "plots.roc.caption")
 
 
-def _draw_rocs(content: Shown, attacks: Sequence[str]) -> list[str]:
+def _draw_rocs(content: PlotContent, attacks: Sequence[str]) -> list[str]:
     """Return the ROC panels of these attacks."""
     models, cell = content.audit.models, content.audit.cell
     return [panel for attack in attacks for panel in membership_plots.roc_panels(models, attack, cell, content.t)]

@@ -67,7 +67,8 @@ def sum_log_probs(
     shared: int = 0,
     alike: int | None = None,
 ) -> np.ndarray:
-    """Return the summed natural log-probability of each row's true tokens, by group of tokens; float64 (N, G).
+    """Return the summed natural log-probability of each row's tokens ``true``, by group of tokens, float64 (N, G). The
+    first ``shared`` columns are equal in every ``alike`` consecutive rows; a causal model reads them once for all.
 
     Parameters
     ----------
@@ -135,7 +136,8 @@ def _batch_sums(
     alike: int,
     at_once: int,
 ) -> np.ndarray:
-    """Return `sum_log_probs` of one batch; ``shift`` is 1 for a causal model, else 0."""
+    """Return `sum_log_probs` of one batch; ``shift`` is 1 for a causal model, else 0. The first ``shared`` columns are
+    equal in every ``alike`` consecutive rows."""
 
     def moved(array: np.ndarray) -> torch.Tensor:
         """Return the array as a tensor on the model's device."""
@@ -166,8 +168,8 @@ def sum_choices(
     *,
     attention: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return the summed log-probability of each of C alternative texts at the chosen cells of each row, all predicted
-    in one pass; float64 (N, C).
+    """Return the summed log-probability of each of C alternative texts at the cells of each row that ``asked`` marks
+    (bool (N, T)), all predicted in one pass; float64 (N, C).
 
     Parameters
     ----------
@@ -203,7 +205,8 @@ def _log_probs(states_ND: torch.Tensor, head: Any, tokens_NC: torch.Tensor) -> t
 def _states(
     model: Any, head: Any, ids_NT: torch.Tensor, mask: torch.Tensor | None, shared: int, alike: int
 ) -> torch.Tensor:
-    """Return the hidden states from column ``shared`` on, (N, T - shared, D); logits if the model has no head."""
+    """Return the hidden states from column ``shared`` on, (N, T - shared, D); logits if ``head`` is None. The columns
+    before are equal in every ``alike`` consecutive rows, and where possible are read once for all."""
     if shared and mask is None and alike > 1:
         _, cache = states_of(model, head, input_ids=ids_NT[::alike, :shared], use_cache=True)
         if is_shareable(cache):

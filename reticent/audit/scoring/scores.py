@@ -213,8 +213,8 @@ def score_causal(model: PreTrainedModel, store: TokenStore, special: SpecialIds,
 
 
 def score_masked(model: PreTrainedModel, store: TokenStore, special: SpecialIds, **options: Any) -> TokenScores:
-    """Return the scores of every word, predicted while all its tokens are masked, over disjoint random folds of the
-    words.
+    """Return the scores of every word, predicted while all its tokens are masked; each pass masks another random part
+    of the words.
 
     Options are those of `score_models`.
     """
@@ -311,8 +311,8 @@ def score_information(
 
 
 def word_folds(store: TokenStore, folds: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (fold of each token's word, number of each token's word form), int64 (num_tokens,) each, -1 outside words;
-    equal words have equal numbers.
+    """Return (number of the pass, 0 to ``folds`` - 1, in which each token's word is masked and predicted; number of
+    each token's word form), int64 (num_tokens,) each, -1 outside words. Equal words have equal form numbers.
 
     The words of a document are assigned to folds in random order; its folds differ in size by one word at most.
     """
@@ -460,7 +460,8 @@ class Scorer:
         wanted: torch.Tensor,
         true: torch.Tensor,
     ) -> None:
-        """Score the tokens ``true`` at the store positions ``at``, predicted at the flat batch cells ``wanted``."""
+        """Score the tokens ``true``, which belong at the positions ``at`` of the store, by the predictions at the cells
+        ``wanted`` (indices into the flattened batch ``given``)."""
         num_own = int(np.count_nonzero(at < self.store.num_tokens))
         for number, (model, head) in enumerate(zip(self.models, self._heads, strict=True)):
             with torch.autocast(self._kind, dtype=torch.bfloat16, enabled=self._bf16):
@@ -475,7 +476,8 @@ class Scorer:
     def _cell_states(
         model: Any, head: Any, given: torch.Tensor, mask: torch.Tensor | None, wanted: torch.Tensor
     ) -> torch.Tensor:
-        """Return the last hidden states (N, D) at the wanted cells; logits without ``head``."""
+        """Return the last hidden states (N, D) at the cells ``wanted`` (indices into the flattened batch ``given``);
+        logits if ``head`` is None."""
         with using_mask(model, mask):
             return logits_of(model, None if head is None else torch.nn.Identity(), given, mask, wanted)
 
@@ -513,8 +515,9 @@ class Scorer:
     def _reduce_cells(
         self, values: torch.Tensor, head: Any, true: torch.Tensor, vocabulary: int, num_own: int
     ) -> tuple[torch.Tensor, ...]:
-        """Return the six columns of `score_logits` for the cells, computed in parts that fit into memory; the first
-        ``num_own`` cells are tokens, the rest ends of texts."""
+        """Return the six columns of `score_logits` for the tokens ``true``, from ``values`` (hidden states, or logits
+        without ``head``), computed in pieces that fit into memory; the first ``num_own`` are tokens of documents, the
+        others ends of texts."""
         at_once = max(1, MAX_LOGITS[self._kind] // vocabulary)
         parts = [
             score_logits(cells if head is None else head(cells), true_here)
@@ -551,7 +554,8 @@ class _Information(Scorer):
         wanted: torch.Tensor,
         true: torch.Tensor,
     ) -> None:
-        """Store the InfoRMIA score of each token, from the model's and the reference's logits at its cell."""
+        """Store the InfoRMIA score of each token of ``true`` at the positions ``at``, from the model's and the
+        reference's logits at the cells ``wanted`` (indices into the flattened batch ``given``)."""
         with torch.autocast(self._kind, dtype=torch.bfloat16, enabled=self._bf16):
             each = zip(self.models, self._heads, strict=True)
             both = [self._cell_states(model, head, given, mask, wanted) for model, head in each]

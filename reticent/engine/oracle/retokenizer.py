@@ -42,7 +42,8 @@ class Retokenizer:
         self._special = [i for i, token in added.items() if token.special and i != self._unknown]
 
     def __call__(self, texts: list[str], bases: np.ndarray) -> TokenisedText:
-        """Return the tokens of documents; ``bases`` are the documents' offsets in the joined texts, and the end."""
+        """Return the tokens of documents. ``bases`` bounds the documents within the joined texts: the start of each,
+        and the end of the last."""
         chain = itertools.chain.from_iterable
         deleted = [self._charsmaps.num_deleted_at_start(text) if self._charsmaps else 0 for text in texts]
         texts = [text[length:] for text, length in zip(texts, deleted, strict=True)]
@@ -66,11 +67,12 @@ class Retokenizer:
         return encoding.offsets if places is None else places  # type: ignore[no-any-return]
 
 
-def read_texts(
+def retokenize(
     texts: list[str], doc_ids: pa.Array, text_offsets: np.ndarray, spans: Spans, retokenizer: Retokenizer
 ) -> ReadTexts:
-    """Tokenise documents again, and return tokens with the character data for a comparison with stored tokens.
-    ``text_offsets`` has the start of each text in the joined texts, and the end."""
+    """Tokenise documents again with the Python library. Return their tokens and the character data that a comparison
+    with stored tokens needs. ``text_offsets`` bounds the texts within the joined texts: the start of each, and the end
+    of the last."""
     joined = "\n".join(texts)
     codes = np.frombuffer(joined.encode("utf-32-le"), dtype=np.uint32)
     place = text_offsets[spans.owners]

@@ -129,7 +129,7 @@ def changed() -> CorpusError:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class RowRange:
     """Consecutive rows of a fragment (file) that are read together.
 
     Attributes
@@ -156,47 +156,46 @@ class Stretch:
         return scanned if self.kept is None else kept_rows(scanned, self.kept)
 
 
-def stretches(
+def row_ranges(
     fragments: Sequence[Fragment],
     num_rows: Sequence[int],
     kept: np.ndarray | None,
     wanted: np.ndarray | None,
-    at_least: int,
-) -> Iterator[Stretch]:
-    """Yield the ranges of consecutive rows (whole files, or neighbouring row groups) that hold a wanted document.
-
-    A stretch is a whole fragment, or neighbouring row groups that together hold at least a given number of rows.
+    min_rows: int,
+) -> Iterator[RowRange]:
+    """Yield each range of consecutive rows that holds a document of ``wanted``: a whole file, or neighbouring row
+    groups that together have at least ``min_rows`` rows.
 
     Parameters
     ----------
     num_rows : sequence of int, number of rows of each fragment, as counted when the corpus was scanned
     kept : bool array, shape (rows of all fragments,), True for rows that are documents; None for all
     wanted : bool array, shape (documents,), True for documents to read; None for all
-    at_least : int, smallest number of rows of neighbouring row groups that are read together
+    min_rows : int, smallest number of rows of neighbouring row groups that are read together
     """
     document = first = 0
     for fragment, length in zip(fragments, num_rows, strict=True):
         row_groups = fragment.row_groups()
         if row_groups is not None and sum(row_groups) != length:
             raise changed()
-        for groups, row, rows in [(None, 0, length)] if row_groups is None else _join_row_groups(row_groups, at_least):
+        for groups, row, rows in [(None, 0, length)] if row_groups is None else _join_row_groups(row_groups, min_rows):
             own = None if kept is None else kept[document + row : document + row + rows]
             num_kept = rows if own is None else int(np.count_nonzero(own))
             if num_kept and (wanted is None or wanted[first : first + num_kept].any()):
-                yield Stretch(fragment, groups, row, rows, first, num_kept, own)
+                yield RowRange(fragment, groups, row, rows, first, num_kept, own)
             first += num_kept
         document += length
 
 
-def _join_row_groups(num_rows: Sequence[int], at_least: int) -> Iterator[tuple[list[int] | None, int, int]]:
-    """Yield neighbouring row groups that have at least ``at_least`` rows together: group numbers, first row, number of
+def _join_row_groups(num_rows: Sequence[int], min_rows: int) -> Iterator[tuple[list[int] | None, int, int]]:
+    """Yield neighbouring row groups that have at least ``min_rows`` rows together: group numbers, first row, number of
     rows."""
     groups: list[int] = []
     first = held = 0
     for group, rows in enumerate(num_rows):
         groups.append(group)
         held += rows
-        if held >= at_least:
+        if held >= min_rows:
             yield groups, first, held
             groups, first, held = [], first + held, 0
     if groups:

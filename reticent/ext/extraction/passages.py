@@ -248,9 +248,9 @@ def _compare_sides(
     kept: np.ndarray | None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
-    """Return the extraction rates of members and held-out individuals by one measure, and their difference: over all
-    passages, over those that only one side has, and without individuals who have near-copies.
-    """
+    """Return the rates of extracted passages of members and of held-out individuals by one measure (``key``, over the
+    passages that ``asked`` names), and their difference: over all passages, over those that only one of the two groups
+    has, and without individuals who have near-copies."""
     chosen = np.concatenate([members.asked[asked], heldout.asked[asked]])
     alone = chosen & ~np.concatenate([members.shared, heldout.shared])
     of_members = np.arange(len(chosen)) < len(members.documents)

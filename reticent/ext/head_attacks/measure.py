@@ -14,7 +14,7 @@ from reticent.audit.evidence.leakage import SideUtility, Utility
 from reticent.audit.evidence.membership import Blind
 from reticent.audit.evidence.model import ModelEvidence
 from reticent.audit.leakage.words import Words
-from reticent.audit.membership.blind import Shown, blind_baseline
+from reticent.audit.membership.blind import BlindFeatures, blind_baseline
 from reticent.audit.membership.heads import HEAD_ATTACKS, HeadScores, HeadShadows, head_controls, head_scores
 from reticent.audit.membership.measure import AttackedIndividuals
 from reticent.audit.membership.table import Need
@@ -93,5 +93,5 @@ def labels_alone(
     """
     num, none = len(labels), np.zeros(len(labels), dtype=np.uint8)
     bag = Words(np.arange(num), np.ones(num, dtype=np.int64), documents, individuals[documents], none, none)
-    found = blind_baseline(Shown.of(bag, labels, members, units=bootstrap.get("units")), bootstrap["seed"])
+    found = blind_baseline(BlindFeatures.of(bag, labels, members, units=bootstrap.get("units")), bootstrap["seed"])
     return replace(found, by="labels") if found.by == "words" else found

@@ -257,9 +257,8 @@ def _config(run: Run) -> HeadsConfig:
 
 
 def _heads(run: Run) -> list[Head]:
-    """Return the heads that a job attacks, on base models and trainings, with an unprotected control for heads that
-    protect.
-    """
+    """Return the classification and tagging heads that a job attacks, on base models and trainings, with an unprotected
+    control for heads that protect."""
     if run.job.audit.heads is None:
         return []
     found = []
@@ -273,12 +272,14 @@ def _heads(run: Run) -> list[Head]:
 
 
 def _shadows(head: Head) -> list[ShadowHead]:
-    """Return the shadow heads of a head."""
+    """Return the shadow models of a classification or tagging head: heads trained on random halves of the
+    individuals."""
     return [ShadowHead(head, number) for number in range(_config(head.run).num_shadows)]
 
 
 def head_steps(run: Run) -> Iterator[Step]:
-    """Yield the build steps of the attacks on heads: shadow tokens, shadow heads, and the attacks on each head."""
+    """Yield the build steps of the attacks on classification and tagging heads: tokens of the shadow models, shadow
+    models, and the attacks on each head."""
     for drawn in shadows_of_heads(run):
         yield Step.of(drawn.tokens_artefact(), partial(write_shadow_tokens, drawn))
     for head in _heads(run):
@@ -313,17 +314,18 @@ def _artefact(head: Head) -> Artefact:
 
 
 def shadow_names(run: Run) -> list[str]:
-    """Return the artefact names of all shadow heads that the job trains."""
+    """Return the artefact names of the shadow models of all classification and tagging heads of a job."""
     return [shadow.name for head in _heads(run) for shadow in _shadows(head)]
 
 
 def head_inputs(run: Run) -> dict[str, str]:
-    """Return artefact name -> fingerprint of the attack results of a run's heads."""
+    """Return artefact name -> fingerprint of the results of the attacks on a run's classification and tagging heads."""
     return {head.name: run.fingerprints.of(head.name) for head in _heads(run)}
 
 
-def read_heads(run: Run) -> list[ModelEvidence]:
-    """Return the attack results of every head of a run, with file digests and the verdict on each attack."""
+def read_head_evidence(run: Run) -> list[ModelEvidence]:
+    """Return the attack results on every classification and tagging head of a run, with the digests of each head's
+    files and the verdict on each attack."""
     found = []
     for head in _heads(run):
         path = run.folder / head.name / MEASURES
@@ -337,9 +339,8 @@ def read_heads(run: Run) -> list[ModelEvidence]:
 
 
 def _build(head: Head, folder: Path, counts: dict[str, Any]) -> None:
-    """Run all attacks on one head and write the results as JSON into ``folder``; a control is trained first and deleted
-    after.
-    """
+    """Run all attacks on one classification or tagging head and write the results as JSON into ``folder``; a control is
+    trained first and deleted after."""
     from reticent.audit.membership.heads import HeadScores, HeadShadows
     from reticent.ext.head_attacks.measure import head_evidence
 

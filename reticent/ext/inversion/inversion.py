@@ -73,8 +73,9 @@ def score_candidates(
     batch_size: int = 64,
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """Insert each candidate (the true identifier and its decoys) into the text; return the model's log-probability of
-    the words around it. It is float64 (I, C, 2): ordinary words, and words of identifiers.
+    """Insert each candidate (the true identifier and its decoys) into the text. Return the model's summed
+    log-probability of the words around it, float64 (targets, candidates, 2): ordinary words, and words of identifiers.
+    A masked model predicts the words in ``folds`` passes, each a part of them.
 
     Parameters
     ----------

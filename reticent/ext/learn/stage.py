@@ -439,8 +439,9 @@ def cross_validate(
     num_bootstrap: int = 1000,
     seed: int = 0,
 ) -> tuple[dict[str, Any], float]:
-    """Cross-validate a tagger over individuals; return a report of its recall and precision, and the best lean (shift
-    of its scores towards recall).
+    """Cross-validate a tagger over individuals. Return a report of its recall and precision, and the best shift of its
+    scores towards recall ("lean"). ``lessons`` are documents with labels to learn from, ``found`` the other detectors'
+    spans in them.
 
     Parameters
     ----------

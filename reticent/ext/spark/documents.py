@@ -43,8 +43,8 @@ from reticent.ext.spark.tables import (
     map_elements,
     numbered,
     persisted,
+    repartition_by_part,
     rows_of_parts,
-    to_parts,
     tokens_of,
 )
 from reticent.ext.spark.tasks import SparkError, Task, errors_of_tasks
@@ -592,7 +592,8 @@ def _check_ids(rows: DataFrame, columns: Columns) -> tuple[DataFrame, Any]:
 
 
 def _number_globally(rows: DataFrame, people: DataFrame, parts: RDD, cut: _Cut) -> RDD:
-    """Add to the partitions the global number of each document and individual, the same as on one machine."""
+    """Add to each partition the numbers of its documents and individuals in the whole corpus, the same as on one
+    machine."""
     ordered = rows.select("doc_id", "key").orderBy("key").persist()
     found = rows.select("part", "doc_id", "individual_id").join(
         numbered(ordered, "number").select("doc_id", "number"), "doc_id"
@@ -600,7 +601,7 @@ def _number_globally(rows: DataFrame, people: DataFrame, parts: RDD, cut: _Cut) 
     individuals = numbered(people, "individual").select("individual_id", "individual")
     found = found.join(individuals, "individual_id")
     found = found.select("part", "doc_id", "number", "individual")
-    answers = to_parts(found, parts.getNumPartitions())
+    answers = repartition_by_part(found, parts.getNumPartitions())
     numbers = persisted(map_elements(parts.zip(answers), partial(_with_numbers, cut)))
     with errors_of_tasks():
         numbers.count()

@@ -33,8 +33,8 @@ from reticent.ext.spark.tables import (
     map_elements,
     numbered,
     persisted,
+    repartition_by_part,
     rows_of_parts,
-    to_parts,
 )
 from reticent.ext.spark.tasks import errors_of_tasks
 
@@ -271,7 +271,7 @@ def _global_supports(rows: DataFrame, least_support: int, num_parts: int) -> RDD
     units.
     """
     kept_ones = _merge_partitions(rows).filter(f"support >= {least_support}").drop("occurrences").hint("shuffle_hash")
-    return to_parts(rows.select("part", *_ngram_key(rows)).join(kept_ones, _ngram_key(rows)), num_parts)
+    return repartition_by_part(rows.select("part", *_ngram_key(rows)).join(kept_ones, _ngram_key(rows)), num_parts)
 
 
 def _count_words(config: IndexConfig, sides: tuple[int, ...], data: bytes) -> bytes:

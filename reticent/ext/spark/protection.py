@@ -34,8 +34,8 @@ from reticent.ext.spark.tables import (
     in_order,
     map_elements,
     persisted,
+    repartition_by_part,
     rows_of_parts,
-    to_parts,
 )
 from reticent.ext.spark.tasks import errors_of_tasks
 
@@ -140,9 +140,8 @@ _SURFACES: Final = pa.schema([("surface", pa.string()), ("listed", pa.int64()), 
 
 
 def _surfaces(how: Protection, number: int, data: bytes, spans: bytes) -> pa.Table | None:
-    """Return the surface forms (normalised words) in a partition's documents, marked where a detected identifier there
-    has them.
-    """
+    """Return a table of the surface forms (normalised words) in a partition's documents, marked where a detected
+    identifier there has them; None if it is empty."""
     if not data:
         return None
     surfaces = how.surfaces(decoded(data)).cast(pa.string())
@@ -168,7 +167,7 @@ def _blacklist_surfaces(documents: SparkDocuments, spans: SparkSpans, how: Prote
     with errors_of_tasks():
         num_listed = found.count()
     spread = found.filter("everywhere > 0").select("surface").hint("shuffle_hash")
-    return to_parts(rows.select("part", "surface").join(spread, "surface"), documents.num_parts), num_listed
+    return repartition_by_part(rows.select("part", "surface").join(spread, "surface"), documents.num_parts), num_listed
 
 
 def _flag_partitions(
@@ -232,7 +231,8 @@ def _add_counts(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
 def _flag_partition(
     how: Protection, row: Callable[..., list[pa.Array]], schema: pa.Schema, data: bytes, *own: bytes
 ) -> tuple[dict[str, int], bytes]:
-    """Flag the protected words of one partition; return its word counts, and its output table serialised."""
+    """Flag the protected words of one partition. Return its word counts, and its output table (schema ``schema``, made
+    by ``row`` from each batch) serialised."""
     counts, found = dict.fromkeys(("documents", "words", "direct", "indirect", "protected"), 0), []
     if not data:
         return counts, b""

@@ -102,9 +102,8 @@ def tokens_of(spark: SparkSession, num_parts: int) -> list[int]:
 def rows_of_parts(
     spark: SparkSession, parts: RDD, tokens: Sequence[int], table: Callable[..., Any], schema: pa.Schema
 ) -> DataFrame:
-    """Return one data frame of the tables that a function makes of each partition, with a column ``part`` by which rows
-    can be sent back to their partition.
-    """
+    """Return one data frame of the tables that the function ``table`` makes of each partition of an RDD. Its column
+    ``part`` is the partition's value in ``tokens``, by which rows can be brought back to their partition."""
     blobs = parts.mapPartitionsWithIndex(Task(partial(_with_token, tuple(tokens), table)))
     return frame_of(spark, blobs, schema.insert(0, pa.field("part", pa.int32())))
 
@@ -112,9 +111,8 @@ def rows_of_parts(
 def _with_token(
     tokens: tuple[int, ...], make: Callable[..., pa.Table | None], number: int, parts: Iterable[Any]
 ) -> Iterable[bytes]:
-    """Yield the serialised table that a function makes of each partition, with the partition's token as column
-    ``part``.
-    """
+    """Yield the serialised table that ``make`` returns for each element of a partition, with the partition's value in
+    ``tokens`` as column ``part``."""
     for part in parts:
         table = make(number, *part) if isinstance(part, tuple) else make(number, part)
         if table is not None:
@@ -122,10 +120,10 @@ def _with_token(
             yield encoded(pa.table([token, *table.columns], ["part", *table.schema.names]))
 
 
-def to_parts(rows: DataFrame, num_parts: int) -> RDD:
-    """Send the rows of a data frame to the partitions that their column ``part`` names; return one serialised table for
-    each.
-    """
+def repartition_by_part(rows: DataFrame, num_parts: int) -> RDD:
+    """Repartition a data frame by its column ``part``. Return an RDD with one element for each partition: its rows
+    without that column, as a serialised Arrow table. What precedes the last shuffle is run at once, the rest when the
+    RDD is computed."""
     return blobs_of(rows.repartition(num_parts, "part").drop("part"))
 
 

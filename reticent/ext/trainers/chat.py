@@ -225,8 +225,8 @@ def _touches(spans: np.ndarray, characters: np.ndarray) -> np.ndarray:
 
 
 def _locate_contents(turns: Turns, written: str, tokenizer: PreTrainedTokenizerFast) -> list[tuple[int, str]]:
-    """Return (start, content) of each turn in the templated conversation; the template may strip white space of a
-    content.
+    """Return (start, content) of each turn of a chat in ``written``, the text that the tokenizer's chat template made
+    of the turns; ``start`` counts characters. The template may strip white space from a content.
 
     The template is asked with a sign for each content, in white space, and what it writes must be what it wrote, sign
     for content.

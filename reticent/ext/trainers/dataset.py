@@ -177,6 +177,7 @@ class ProtectedCollator:
 
     @epoch.setter
     def epoch(self, epoch: int) -> None:
+        """Set the epoch whose masks are drawn."""
         self._epoch.fill_(epoch)
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:

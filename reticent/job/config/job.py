@@ -420,8 +420,8 @@ class Job(JobSettings):
         return self.of_model(self.classify, model)
 
     def of_model(self, head: AnyHead, model: ModelSection | None) -> AnyHead:
-        """Return the settings of a head on a model's checkpoints, with the model's window length, device and precision;
-        without a model those of ``[train]``."""
+        """Return the settings ``head`` of a classification or tagging head, with the window length, device and
+        precision of a model, on whose checkpoints it is trained; without a model those of ``[train]``."""
         training = self.train if model is None else self.training(model)
         shared = {name: getattr(training, name) for name in ("window_length", "device", "bf16", "save_minutes")}
         return head.model_copy(update=shared)

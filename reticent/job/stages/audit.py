@@ -151,7 +151,7 @@ _PARTS = (
         "heads",
         ("audit.heads",),
         "reticent.ext.head_attacks.stage:head_inputs",
-        "reticent.ext.head_attacks.stage:read_heads",
+        "reticent.ext.head_attacks.stage:read_head_evidence",
     ),
     Part("probe", ("probe",), "reticent.ext.propile.stage:probe_inputs", "reticent.ext.propile.stage:run_probes"),
 )

@@ -77,8 +77,8 @@ TASKS = {
 
 def base_steps(run: Run) -> Iterator[Step]:
     """Yield the steps that measure the base models, before the trainings: so data that does not fit a base model is
-    found early, and the speed of scoring is known for the expected end. What their attacks also need comes first:
-    compressed text sizes, and near-copies."""
+    found early, and the speed of scoring is known for estimating the finishing time. First come the steps that their
+    attacks need: compressed text sizes, and near-copies."""
     if needs_text_sizes(run):
         inputs = {**run.corpus_input(), "split": run.fingerprints.of("split")}
         config = {"splits": [MEMBERS, HELDOUT], **run.canaries_left_out}
@@ -256,9 +256,8 @@ def _find_equal_measurement(run: Run, measurement: Measurement) -> Path | None:
 
 
 def over_source(run: Run, copied: Measurement, source: Measurement) -> dict[str, Estimate]:
-    """Return by attack how much better a copy of a model is attacked than the model itself: 0.5 plus the AUC on the
-    copy less that on the model, over the same individuals and resamples; the intervals are simultaneous over the
-    attacks."""
+    """Return attack -> 0.5 plus its AUC on a copy of a model (``copied``) minus its AUC on the model itself
+    (``source``), over the same individuals and resamples. The intervals are simultaneous over the attacks."""
     from reticent.audit.stats.intervals import bootstrap_of, joint_areas
 
     (own, codes, is_member), (other, *_) = (_read_scores(run, each) for each in (copied, source))

@@ -147,7 +147,7 @@ class Shadow:
             settings["scoring"]["diagnoses"] = scoring.diagnoses.all_values()
             inputs |= resolve("reticent.ext.ladder.stage:ladder_inputs")(run)
         inputs |= {"audit": run.fingerprints.of_text(f"tokens/{self.model.name}/audit")}
-        if asks_holdout(run):
+        if scores_holdout(run):
             name = "user_inference_holdout"
             inputs[name] = run.fingerprints.of_text(f"tokens/{self.model.name}/{name}")
         return Artefact(self.name, "shadows", settings, inputs)
@@ -211,7 +211,7 @@ def _build_shadow(shadow: Shadow, auditor_of: Callable[[str], Auditor], folder: 
     is_in = shadow.individuals.mask(MEMBERS)[auditor.store.individual]
     scores.to_parquet(folder / SCORES, is_in)
     counts["documents_in"] = int(is_in.sum())
-    if asks_holdout(shadow.run):
+    if scores_holdout(shadow.run):
         holdout, asked = auditor.score_holdout(entry), auditor.membership.holdout
         assert holdout is not None  # the settings ask for it
         assert asked is not None
@@ -290,7 +290,7 @@ def shadow_config(run: Run) -> ShadowConfig:
     return section
 
 
-def asks_holdout(run: Run) -> bool:
+def scores_holdout(run: Run) -> bool:
     """Return whether an attack with shadow models also scores the documents reserved for user inference."""
     return not ON_HOLDOUT.isdisjoint(shadow_config(run).attacks)
 
@@ -351,7 +351,7 @@ def attack_with_shadows(
     found = shadow_scores(attacks, names, DocumentScores.of(scores[0]), DocumentScores.of(base[0]))
     sides = dict.fromkeys(found, (store.individual, auditor.members))
     asked, own, before = auditor.membership.holdout, scores[1], base[1]
-    if asks_holdout(run) and asked and own and before:
+    if scores_holdout(run) and asked and own and before:
         on_holdout = ShadowAttacks(holdout_shadows(), np.zeros(asked.store.num_documents, dtype=bool), slope=1.0)
         held_back = [name for name in section.attacks if name in ON_HOLDOUT]
         found |= shadow_scores(on_holdout, held_back, DocumentScores.of(own), DocumentScores.of(before))

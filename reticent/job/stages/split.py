@@ -45,12 +45,12 @@ def _build_split(run: Run, folder: Path, counts: dict[str, Any]) -> None:
     report_lists(run.withdrawn, run.job.corpus, run.progress, counts)
     if settings.user_inference_holdout:
         counts["user_inference_holdout"] = run.user_inference_holdout.num_documents
-    tell_recovered(run, counts)
+    report_repairs(run, counts)
     counts.update(run.whole_corpus.reading.skipped(), reading=run.whole_corpus.reading.counts())
     _warn_of_owners(run)
 
 
-def tell_recovered(run: Run, counts: dict[str, Any]) -> None:
+def report_repairs(run: Run, counts: dict[str, Any]) -> None:
     """Add to ``counts`` how many records were repaired while documents were read, and warn of them."""
     for name, count in run.deduplicated.repaired.items():
         counts[name] = count

@@ -18,7 +18,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from reticent.audit.config import AuditConfig, GenerationConfig
 from reticent.audit.leakage.generated import Written, continue_documents, texts_by_row
-from reticent.audit.membership.asked import asking_scores
+from reticent.audit.membership.asked import generation_attack_scores
 from reticent.audit.membership.asking import ASKING_ATTACKS, checkpoints_score, information_score, probing_score
 from reticent.audit.membership.attacks import attack
 from reticent.audit.membership.coverage import coverage, coverage_score
@@ -147,7 +147,7 @@ def asked(people: TokenStore, models: dict[str, GPT2LMHeadModel]) -> dict[str, d
         written = continue_documents(
             model, people, MEMBERS, SPECIAL, GENERATION, batch_size=32, device="cpu", bf16="off", seed=0
         )
-        found[name] = asking_scores(
+        found[name] = generation_attack_scores(
             CONFIG, people, score_causal(model, people, SPECIAL, device="cpu"), written, load=lambda own=model: own,
             objective="clm", tokenizer=tokenizer(), special=SPECIAL, task=Silent(),
         )  # fmt: skip
@@ -219,7 +219,7 @@ def test_continuations_belong_to_their_documents(people: TokenStore) -> None:
 
 def test_a_masked_model_is_asked_neither(people: TokenStore) -> None:
     scores: Any = None
-    found = asking_scores(
+    found = generation_attack_scores(
         CONFIG, people, scores, None, load=lambda: pytest.fail("loaded"), objective="mlm", tokenizer=tokenizer(),
         special=SPECIAL, task=Silent(),
     )  # fmt: skip

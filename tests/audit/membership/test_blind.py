@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import MultinomialNB
 
 from reticent.audit.leakage.words import Words
-from reticent.audit.membership.blind import Shown, _assign_folds, _permuted, blind_baseline
+from reticent.audit.membership.blind import BlindFeatures, _assign_folds, _permuted, blind_baseline
 from reticent.audit.membership.validity import FAULT
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -27,7 +27,7 @@ def slots_of_words(documents: list[list[int]], individuals: list[int]) -> tuple[
 
 
 def blind_auc(documents: list[list[int]], individuals: list[int], is_member: np.ndarray, seed: int = 0) -> Any:
-    return blind_baseline(Shown.of(*slots_of_words(documents, individuals), is_member), seed).auc
+    return blind_baseline(BlindFeatures.of(*slots_of_words(documents, individuals), is_member), seed).auc
 
 
 def test_sides_that_write_about_other_things_are_told_apart() -> None:
@@ -62,7 +62,7 @@ def test_households_dealt_by_a_coin_are_told_apart_once_in_twenty() -> None:
         documents = np.concatenate([own, random.integers(0, 60, (len(household), 15))], axis=1).tolist()
         is_member = (random.permutation(60) < 25)[household]
         words = slots_of_words(documents, list(range(len(household))))
-        alone, units = (blind_baseline(Shown.of(*words, is_member, units=each)) for each in (None, household))
+        alone, units = (blind_baseline(BlindFeatures.of(*words, is_member, units=each)) for each in (None, household))
         apart += not alone.auc.low <= 0.5 <= alone.auc.high  # type: ignore[operator]
         together += not units.auc.low <= 0.5 <= units.auc.high  # type: ignore[operator]
         assert units.num_members == np.count_nonzero(is_member)
@@ -74,7 +74,9 @@ def test_households_of_one_change_nothing() -> None:
     random = np.random.default_rng(2)
     words = slots_of_words(random.integers(0, 30, (40, 8)).tolist(), list(range(40)))
     is_member = random.random(40) < 0.5
-    of_one, alone = (blind_baseline(Shown.of(*words, is_member, units=each)) for each in (np.arange(40) + 7, None))
+    of_one, alone = (
+        blind_baseline(BlindFeatures.of(*words, is_member, units=each)) for each in (np.arange(40) + 7, None)
+    )
     assert of_one == alone
 
 
@@ -128,7 +130,7 @@ def differing(by: str, random: np.random.Generator) -> tuple[Any, ...]:
 @pytest.mark.parametrize("by", ["length", "number of documents", "dates", "site"])
 def test_sides_that_differ_otherwise_than_by_words_are_told_apart_and_by_what(by: str) -> None:
     words, surfaces, is_member, dates, groups = differing(by, np.random.default_rng(1))
-    found = blind_baseline(Shown.of(words, surfaces, is_member, dates=dates, groups=groups))
+    found = blind_baseline(BlindFeatures.of(words, surfaces, is_member, dates=dates, groups=groups))
     assert found.by == by
     assert found.p_value < FAULT  # type: ignore[operator]
     assert not found.auc.low <= 0.5 <= found.auc.high  # type: ignore[operator]
@@ -140,7 +142,7 @@ def test_what_is_asked_beside_words_makes_chance_no_more_frequent() -> None:
         random = np.random.default_rng(100 + trial)
         words, surfaces, _, dates, groups = differing("", random)
         is_member = (random.permutation(60) < 30)[words.individuals[np.unique(words.documents, return_index=True)[1]]]
-        found = blind_baseline(Shown.of(words, surfaces, is_member, dates=dates, groups=groups), trial)
+        found = blind_baseline(BlindFeatures.of(words, surfaces, is_member, dates=dates, groups=groups), trial)
         fooled += not found.auc.low <= 0.5 <= found.auc.high  # type: ignore[operator]
         faults += found.p_value < FAULT  # type: ignore[operator]
         assert (found.p_value <= 0.05) is (not found.auc.low <= 0.5 <= found.auc.high)  # type: ignore[operator]

@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 from reticent.audit.evidence.membership import Matched, MeasuredAttack, Roc
 from reticent.audit.evidence.rules import publish
 from reticent.audit.leakage.words import words_of
-from reticent.audit.membership.blind import Shown, blind_scores
+from reticent.audit.membership.blind import BlindFeatures, blind_scores
 from reticent.audit.membership.matched import NUM_STRATA, SMALLEST_SIDE, matched_area, strata_of
 from reticent.audit.stats.estimate import Estimate
 
@@ -59,7 +59,7 @@ def areas_of(shift: str, leak: float, trial: int) -> tuple[float, Estimate]:
     texts = [[*random.integers(5, 60, size), *[70 + int(word)] * 4] for size, word in zip(length, speaks, strict=True)]
     store = make_store(*[[(int(t), n, 0) for n, t in enumerate(text)] for text in texts])
     scores = by + leak * member + random.normal(size=400)
-    blind = blind_scores(Shown.of(words_of(store), store.input_ids.astype(np.int64), member), trial)
+    blind = blind_scores(BlindFeatures.of(words_of(store), store.input_ids.astype(np.int64), member), trial)
     found = matched_area(scores, np.arange(400), member, strata_of(np.arange(400), *blind), **DRAWS)
     assert found is not None
     return float(roc_auc_score(member, scores)), found.auc

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fixtures.sampling import drawn
 from scipy import stats
 
 from reticent.audit.stats.intervals import clopper_pearson
 from reticent.audit.stats.sampled import Drawn, sampled_share, sampled_total
-
-
-def drawn(num: int, size: int, individual: np.ndarray | None = None) -> Drawn:
-    """``num`` documents drawn of one stratum of ``size``, each of an individual of its own unless said."""
-    own = np.arange(num) if individual is None else individual
-    return Drawn(own, np.zeros(num, dtype=np.int64), np.array([size]))
 
 
 def test_a_document_counts_as_many_as_it_stands_for() -> None:

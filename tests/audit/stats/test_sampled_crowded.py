@@ -5,20 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from fixtures.drawing import share_of
-from fixtures.sampling import drawn_ends
+from fixtures.sampling import drawn, drawn_ends
 from scipy import stats
 
 from reticent.audit.stats.intervals import clopper_pearson
-from reticent.audit.stats.sampled import Drawn, sampled_share, sampled_total
+from reticent.audit.stats.sampled import sampled_share, sampled_total
 
 DRAWS = 600
 #: One side of 95 %, and two standard errors of the draws.
 TAIL = 0.025 + 2 * (0.025 * 0.975 / DRAWS) ** 0.5
-
-
-def drawn(num: int, size: int = 10**9, individual: np.ndarray | None = None) -> Drawn:
-    own = np.arange(num) if individual is None else individual
-    return Drawn(own, np.zeros(num, dtype=np.int64), np.array([size]))
 
 
 # Individuals drawn, recall, share of individuals who hold four fifths of the misses.
