@@ -181,6 +181,37 @@ def test_a_plan_runs_nothing_and_refuses_what_cannot_work(tmp_path: Path, capfd:
     assert command("run", file, "--plan", "--until", "index") == 2
 
 
+def test_a_column_of_classes_that_the_documents_lack_is_refused_before_anything_runs(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    notes = tmp_path / "notes.csv"
+    notes.write_text("doc_id,individual_id,text,ward\n" + "".join(f"{i},p{i % 10},a note,w\n" for i in range(20)))
+    (tmp_path / "job.toml").write_text(
+        f'out = "{tmp_path}/run"\n[corpus]\nsource = "{notes}"\n[classify]\nlabel = "wrd"\n'
+        f'[[model]]\nname = "m"\nobjective = "clm"\nrecipes = ["clm"]\n'
+        f'foundation = {{kind = "gpt2", text = "{notes}"}}\n'
+    )
+    for more in (["--plan"], ["--until", "train"], []):
+        assert command("run", tmp_path / "job.toml", *more) == 1
+        assert "column wrd is missing" in capfd.readouterr().err
+        assert not (tmp_path / "run").exists()
+    assert command("run", tmp_path / "job.toml", "--plan", "--set", "classify.label=ward") == 0
+
+
+def test_classes_of_an_export_are_read_before_detection(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    lines = ["MSH|^~\\&|||||||MDM^T02|M{}|P|2.5", "PID|1||{}", "OBX|1|TX|||a note"]
+    messages = "".join("\r".join([*lines, ""]).format(i, i % 10) for i in range(20))
+    (tmp_path / "a.hl7").write_text(messages, newline="")
+    (tmp_path / "job.toml").write_text(
+        f'out = "{tmp_path}/run"\n[corpus]\nsource = "hl7://{tmp_path}"\n[classify]\nlabel = "type"\n'
+        f'[[model]]\nname = "m"\nobjective = "clm"\nrecipes = ["clm"]\n'
+        f'foundation = {{kind = "gpt2", text = "{tmp_path}/a.hl7"}}\n'
+    )
+    assert command("run", tmp_path / "job.toml", "--until", "train") == 1
+    assert "column type: no document has a label" in capfd.readouterr().err
+    assert not (tmp_path / "run/spans").exists()
+
+
 @pytest.mark.parametrize(("sides", "missing"), [((4, 9), "1 are missing"), ((9, 2), "3 are missing"), ((5, 5), None)])
 def test_shadow_models_on_too_few_are_refused_with_what_is_missing(sides: tuple[int, int], missing: str | None) -> None:
     shadowed = job(audit={"shadow": {"recipes": ["clm", "ppclm"]}})
