@@ -257,9 +257,10 @@ def countable(counts: dict[str, Any]) -> dict[str, Any]:
 
 def shown_counts(counts: dict[str, Any]) -> str:
     """Return the counts of a stage as one line of text, such as "documents 1,200, share 0.250"."""
+    shown_as = {"long_documents": "documents of 30 words or more", "other_language": "of them in another language"}
     forms = ((float, ".3f"), (int, ","), (str, ""))
     return ", ".join(
-        f"{key} {value:{next(form for kind, form in forms if isinstance(value, kind))}}"
+        f"{shown_as.get(key, key)} {value:{next(form for kind, form in forms if isinstance(value, kind))}}"
         for key, value in countable(counts).items()
     )
 

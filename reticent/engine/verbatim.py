@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reticent import _rust
-from reticent.core.artifact import fingerprint, require_kind
+from reticent.core.artifact import Manifest, fingerprint, require_kind
 from reticent.core.errors import ArtifactError, CorpusError
 from reticent.core.json_toml import parse_json
 from reticent.engine.corpus import as_corpus
@@ -107,6 +107,15 @@ def write_verbatim(index: VerbatimFilter, folder: Path | str) -> dict[str, Any]:
     return {"length": index.length, "num_bytes": index.num_bytes, "num_stretches": index.num_stretches}
 
 
+def require_guard(path: Path | str) -> Manifest:
+    """Return the manifest of a guard's folder; raise `ArtifactError`, with the command that makes a guard, if it is
+    none."""
+    try:
+        return require_kind(path, "guard")
+    except ArtifactError as error:
+        raise ArtifactError(f"{error}; reticent guard build SOURCE --out GUARD makes a guard") from None
+
+
 def open_verbatim(path: Path | str) -> VerbatimFilter:
     """Return the Bloom filter stored in a guard's folder. Every byte is checked, because a lost bit would let training
     text through.
@@ -118,7 +127,7 @@ def open_verbatim(path: Path | str) -> VerbatimFilter:
     """
 
     path = Path(path)
-    require_kind(path, "guard")
+    require_guard(path)
     fingerprint(path)
     try:
         about = parse_json((path / "verbatim.json").read_bytes())

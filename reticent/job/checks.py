@@ -232,6 +232,8 @@ def check_run(
         _require_word_lists(run)
     if run.job.heads and classifies:
         resolve("reticent.ext.classify.stage:check_settings")(run)
+    if (classifies or trains) and run.job.corpus.remote is None:
+        check_labels(run)
     if audits:
         require_audit(run)
     if reports:
@@ -390,6 +392,13 @@ def _require_word_lists(run: Run) -> None:
             read_public_words(source, setting)
     if any(recipe.context == "surrogate" for recipe in recipes):
         surrogate_names(run.job).pool()
+
+
+def check_labels(run: Run) -> None:
+    """Raise `CorpusError` where the column of a classifier's classes cannot be read; called as soon as the documents
+    can be read."""
+    if run.job.classify is not None:
+        resolve("reticent.ext.classify.stage:check_labels")(run)
 
 
 def require_audit(run: Run) -> None:

@@ -19,7 +19,7 @@ from reticent.core.errors import PolicyError, ReticentError
 from reticent.core.eta import Plan
 from reticent.core.resolve import resolve
 from reticent.job.artefact import Step
-from reticent.job.checks import check_budget, check_run, check_sides
+from reticent.job.checks import check_budget, check_labels, check_run, check_sides
 from reticent.job.gates import judge_again
 from reticent.job.maker import artifact_state, build_step
 from reticent.job.run import Run
@@ -134,6 +134,7 @@ def run_stages(run: Run, stages: Iterable[Stage]) -> None:
     the expected finishing time from an experiment's first stage on."""
     stages = list(stages)
     audits = any("audit" in (stage.name, stage.within) for stage in stages)
+    learns = any(stage.name in ("train", "classify") for stage in stages)
     with ExitStack() as stack:
         stack.callback(run.verified.save)
         is_shown = False
@@ -150,6 +151,8 @@ def run_stages(run: Run, stages: Iterable[Stage]) -> None:
             else:
                 for step in stage.steps_of(run):
                     build_step(run, step)
+            if stage.name == "corpus" and run.job.corpus.remote is not None and learns:
+                check_labels(run)  # those of local documents were checked before
 
 
 def report_again(run: Run) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,10 @@ from reticent.audit.judgement.verdict import WITHOUT_SHADOWS, judge_risks, verdi
 from reticent.audit.membership.heads import HeadScores, HeadShadows
 from reticent.audit.membership.names import CLASSIFIER
 from reticent.audit.membership.validity import DISTINGUISHABLE, FAULT, QUIET, holds_chance, with_attack_verdicts
+from reticent.audit.report.findings import plain_findings
+from reticent.audit.report.risk_text import cells_of, epochs_in_words
 from reticent.audit.stats.intervals import Bootstrap
+from reticent.audit.texts import ENGLISH
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.ext.classify.documents import labelled_documents
 from reticent.ext.head_attacks.attributes import (
@@ -223,6 +227,31 @@ def test_the_verdict_on_a_head_is_that_of_a_language_model(plain: ModelEvidence,
     unprotected = table(plain, replace(quiet, protects=False)).rows[1]
     assert person_of(unprotected)[0] == WITHIN
     assert unprotected.outcome == NOT_SHOWN
+
+
+def test_a_head_beyond_a_threshold_is_named_among_what_not_to_share(plain: ModelEvidence, quiet: ModelEvidence) -> None:
+    whole = replace(WHOLE, heads=with_attack_verdicts([plain, quiet]))
+    steps = plain_findings(replace(whole, risks=judge_risks(whole))).next
+    (said,) = (step for step in steps if "classify/" in step)
+    assert said.startswith("Do not share classify/mlm of m: beyond the threshold: membership of the person")
+
+
+def test_a_row_of_a_head_says_on_which_checkpoint_it_stands(plain: ModelEvidence) -> None:
+    rows = (plain, replace(plain, epoch=0), replace(plain, objective="mlm"))
+    assert [epochs_in_words(row, ENGLISH) for row in rows] == [
+        "a head on epoch 8", "a head on the base model", "8 epochs",
+    ]  # fmt: skip
+
+
+def test_a_number_with_a_threshold_of_its_own_stands_beside_it(plain: ModelEvidence) -> None:
+    """A share of members is not judged by the threshold of an area, which heads the column."""
+    (row,) = table(plain).rows
+    share = {"what": "membership by the labels that it gives, members above every other person", "number_at_most": 0.05}
+    results = [replace(result, **share) if result.risk == "individual" else result for result in row.results]
+    shown: Any = SimpleNamespace(risks=replace(row, results=results))
+    (cell,) = (cell for cell in cells_of(shown, ENGLISH) if cell.title == "membership of the person")
+    assert cell.threshold == "at most 0.60"
+    assert cell.what.endswith("members above every other person (at most 5\u00a0%)")
 
 
 def alone(head: ModelEvidence) -> Any:

@@ -380,7 +380,9 @@ def test_commands_refuse_what_is_no_guard_and_no_text(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff")
     assert command("guard", "check", tmp_path / "guard", tmp_path / "bytes") == 1
     assert command("guard", "check", tmp_path / "guard", tmp_path / "missing") == 1
-    with pytest.raises(ArtifactError):
+    with pytest.raises(
+        ArtifactError, match=r"no artefact here .*; reticent guard build SOURCE --out GUARD makes a guard"
+    ):
         open_guard(tmp_path)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import PolicyError
-from reticent.core.progress import Progress
+from reticent.core.progress import Progress, shown_counts
 from reticent.engine.corpus import Corpus
 from reticent.engine.detect import spans_batch
 from reticent.engine.languages import OtherLanguages, _count_by_patterns, _count_common_words
@@ -89,6 +89,7 @@ def test_language_of_a_note_is_told(language: str) -> None:
     found = asked(NOTES[language])
     assert {name: num for name, num in found.documents.items() if num} == {language: 1}
     assert found.counts() == {"long_documents": 1, "other_language": int(language not in ("de", "en", "es", "fr"))}
+    assert shown_counts(found.counts()).startswith("documents of 30 words or more 1, of them in another language ")
     assert (found.warning() is None) == (language in ("de", "en", "es", "fr"))
 
 

@@ -331,6 +331,24 @@ def test_a_line_that_is_text_or_fields_is_listed(segment: str, ends: str) -> Non
     assert "break of a line" in found.reason
 
 
+@pytest.mark.parametrize("name", ["PID|||B", "OBR|1||R2", "TXA|1"])
+def test_a_text_with_a_line_like_the_segment_of_another_patient_is_listed(name: str) -> None:
+    (found,) = read_messages(lines_of("\r", f"OBX|1|TX|||a\n{name}", "OBX|2|TX|||b"), "m")
+    assert isinstance(found, Unread)
+    assert f"a line feed and {name[:3]} within a text" in found.reason
+    first, *_ = read_messages(lines_of("\r\n", "OBX|1|TX|||a", name, "OBX|2|TX|||b"), "m")
+    assert first[1:3] == ("123", "a"), "a carriage return before the line feed makes it a segment"
+
+
+def test_files_whose_segments_end_with_line_feeds_are_told(tmp_path: Path) -> None:
+    for name, ends in (("a", "\r"), ("b", "\n"), ("c", "\r\n")):
+        (tmp_path / f"{name}.hl7").write_bytes(lines_of(ends, "TXA|1|CN||||||||||D" + name, "OBX|1|TX|||a\\.br\\b"))
+    source = Exports(CorpusConfig(source=f"hl7://{tmp_path}"), tmp_path)
+    assert sum(batch.num_rows for batch in source.batches(["text"])) == 3
+    (note,) = source.notes
+    assert "in 1 files (the first is b.hl7)" in note
+
+
 @given(st.text(), st.text())
 def test_bytes_of_neighbouring_escapes_are_one_text(one: str, other: str) -> None:
     codes = [f"\\X{byte:02X}\\" for byte in f"{one}ü{other}".encode(errors="ignore")]
@@ -816,7 +834,7 @@ def test_patients_of_two_servers_with_one_id_are_two_individuals(form: str, tmp_
 
 def test_of_one_server_an_id_is_that_of_the_patient_however_it_is_named(tmp_path: Path) -> None:
     """A Patient of another server whom no document is about is none of the export's individuals."""
-    link = {"other": {"reference": f"{OTHER}/Patient/9"}, "type": "seealso"}
+    link = {"other": {"reference": f"{OTHER}/Patient/9"}, "type": "replaced-by"}
     rows = [
         reference(id="d0", subject={"reference": "Patient/7"}),
         reference(id="d1", subject={"reference": f"{ONE}/Patient/7"}),
@@ -847,6 +865,32 @@ def test_a_relative_reference_is_of_the_server_of_its_entry(tmp_path: Path) -> N
         ("a.json entry 5", "its subject is of one of several servers"),
         ("b.ndjson line 1", "its text stands at an address"),
     ]
+
+
+OLD, NEW = ({"resourceType": "Patient", "id": number} for number in "12")
+
+
+@pytest.mark.parametrize("form", ["lines", "bundle"])
+@pytest.mark.parametrize(
+    ("kind", "of", "is_joined"),
+    [("replaced-by", OLD, True), ("replaces", NEW, True), ("refer", OLD, False), ("seealso", OLD, False)],
+)
+def test_a_patient_whom_another_record_replaces_is_one_individual(
+    kind: str, of: dict[str, Any], is_joined: bool, form: str, tmp_path: Path
+) -> None:
+    other = {"other": {"reference": f"Patient/{NEW['id'] if of is OLD else OLD['id']}"}, "type": kind}
+    patients = [each | ({"link": [other]} if each is of else {}) for each in (OLD, NEW)]
+    notes = [reference(id=n, subject={"reference": f"Patient/{n}"}) for n in "12"]
+    if form == "lines":
+        for name, rows in (("notes", notes), ("patients", patients)):
+            (tmp_path / f"{name}.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        entries = [{"fullUrl": f"http://h/Patient/{p['id']}", "resource": p} for p in patients]
+        entries += [{"resource": note} for note in notes]
+        (tmp_path / "bundle.json").write_text(json.dumps({"resourceType": "Bundle", "entry": entries}))
+    found, unread = individuals_in(tmp_path)
+    assert found == {"1": "2" if is_joined else "1", "2": "2"}
+    assert not unread
 
 
 def test_several_servers_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

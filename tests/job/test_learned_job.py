@@ -293,6 +293,11 @@ def of_others(folder: Path) -> dict[str, Any]:
     return {"marks": str(folder / "sample" / "brat")}
 
 
+def no_marks(folder: Path) -> dict[str, Any]:
+    (folder / "empty").mkdir()
+    return {"marks": str(folder / "empty")}
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -302,10 +307,12 @@ def of_others(folder: Path) -> dict[str, Any]:
         (lambda folder: {"teacher": "rules", "documents": 20}, "found nothing"),
         (
             lambda folder: {"teacher": "fst"},
-            "teacher: unknown 'fst'; expected fast, thorough or a detector: gold, rules",
+            "teacher: unknown detector 'fst'; expected gold, rules.*, or a preset: fast, thorough",
         ),
+        (lambda folder: {"teacher": "context"}, "teacher: detector context is gone"),
         (lambda folder: {"teacher": "thorough", "teacher_options": {}}, "trained NER|pipeline"),
         (lambda folder: {"marks": str(folder / "none.parquet")}, "none.parquet"),
+        (no_marks, "empty: no marks in this folder; expected what .* BRAT, .* i2b2-2006"),
     ],
 )
 def test_what_cannot_teach_is_refused(folder: Path, make: Any, message: str) -> None:

@@ -42,9 +42,12 @@ def test_what_each_risk_needs_follows_from_its_threshold() -> None:
 @pytest.mark.parametrize(
     ("sides", "said"),
     [
-        ((72, 48), "these documents give 72 and 48, so it cannot be reached: 74 members and 98 others are missing"),
-        ((146, 146), "these documents give 146 and 146, which can be enough"),
-        ((500, 100), "so it cannot be reached: 0 members and 46 others are missing"),
+        (
+            (72, 48),
+            "these documents give about 72 and 48, so it cannot be reached: about 74 members and 98 others are missing",
+        ),
+        ((146, 146), "these documents give about 146 and 146, which can be enough"),
+        ((500, 100), "so it cannot be reached: about 0 members and 46 others are missing"),
         (None, "needs about 146 members and 146 others"),
     ],
 )
@@ -167,12 +170,46 @@ def test_a_plan_runs_nothing_and_refuses_what_cannot_work(tmp_path: Path, capfd:
         f'base = "{tmp_path}/none"\nrecipes = ["clm", "ppclm"]\n'
     )
     assert command("run", file, "--plan") == 0
-    assert "these documents give 6 and 4, so it cannot be reached: 140 members and 142 others" in capfd.readouterr().out
+    assert (
+        "these documents give about 6 and 4, so it cannot be reached: about 140 members and 142 others"
+        in capfd.readouterr().out
+    )
     assert not (tmp_path / "run").exists()
     shadow = 'audit.shadow={recipes=["clm", "ppclm"]}'
     assert command("run", file, "--plan", "--set", shadow) == 2
     assert "4 held-out individuals are too few to attack: 1 are missing" in capfd.readouterr().err
     assert command("run", file, "--plan", "--until", "index") == 2
+
+
+def test_a_column_of_classes_that_the_documents_lack_is_refused_before_anything_runs(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    notes = tmp_path / "notes.csv"
+    notes.write_text("doc_id,individual_id,text,ward\n" + "".join(f"{i},p{i % 10},a note,w\n" for i in range(20)))
+    (tmp_path / "job.toml").write_text(
+        f'out = "{tmp_path}/run"\n[corpus]\nsource = "{notes}"\n[classify]\nlabel = "wrd"\n'
+        f'[[model]]\nname = "m"\nobjective = "clm"\nrecipes = ["clm"]\n'
+        f'foundation = {{kind = "gpt2", text = "{notes}"}}\n'
+    )
+    for more in (["--plan"], ["--until", "train"], []):
+        assert command("run", tmp_path / "job.toml", *more) == 1
+        assert "column wrd is missing" in capfd.readouterr().err
+        assert not (tmp_path / "run").exists()
+    assert command("run", tmp_path / "job.toml", "--plan", "--set", "classify.label=ward") == 0
+
+
+def test_classes_of_an_export_are_read_before_detection(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    lines = ["MSH|^~\\&|||||||MDM^T02|M{}|P|2.5", "PID|1||{}", "OBX|1|TX|||a note"]
+    messages = "".join("\r".join([*lines, ""]).format(i, i % 10) for i in range(20))
+    (tmp_path / "a.hl7").write_text(messages, newline="")
+    (tmp_path / "job.toml").write_text(
+        f'out = "{tmp_path}/run"\n[corpus]\nsource = "hl7://{tmp_path}"\n[classify]\nlabel = "type"\n'
+        f'[[model]]\nname = "m"\nobjective = "clm"\nrecipes = ["clm"]\n'
+        f'foundation = {{kind = "gpt2", text = "{tmp_path}/a.hl7"}}\n'
+    )
+    assert command("run", tmp_path / "job.toml", "--until", "train") == 1
+    assert "column type: no document has a label" in capfd.readouterr().err
+    assert not (tmp_path / "run/spans").exists()
 
 
 @pytest.mark.parametrize(("sides", "missing"), [((4, 9), "1 are missing"), ((9, 2), "3 are missing"), ((5, 5), None)])

@@ -146,6 +146,20 @@ def test_files_of_a_folder_beside_have_partitions_within_the_table(
     assert sorted(name for name, _ in partitions(corpus)) == ["b.parquet", "work/a.parquet"]
 
 
+def test_files_that_would_have_one_partition_are_refused(tmp_path: Path) -> None:
+    """Through a link ``..`` leads elsewhere than its path says."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "far/ward").mkdir(parents=True)
+    (tmp_path / "work/link").symlink_to(tmp_path / "far/ward")
+    paths = [tmp_path / "work/a.parquet", tmp_path / "work/link/../a.parquet"]
+    for number, path in enumerate(paths):
+        pl.DataFrame({"doc_id": [f"d{number}"], "individual_id": [f"i{number}"], "text": ["Pain."]}).write_parquet(path)
+    corpus = open_corpus(paths)
+    assert corpus.num_documents == 2
+    with pytest.raises(PolicyError, match=r"a\.parquet: two files .* by paths without"):
+        partitions(corpus)
+
+
 def test_stretches_hold_each_document_once_and_about_as_many_tokens_as_asked() -> None:
     lengths = np.array([0, TOKENS_PER_BATCH, 3, 0, 2 * TOKENS_PER_BATCH, 1, 1])
     found = list(_token_batches(lengths))

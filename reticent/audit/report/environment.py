@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup, escape
 
 from reticent.audit.report.format_estimate import beside, ends, percent, value
+from reticent.audit.report.risk_text import epochs_in_words
 from reticent.audit.texts import Mark, Texts, marks_of
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def template_environment(t: Texts, package: str = "reticent.audit.report") -> ji
         percent=lambda share: percent(share, t),
         num=t.count,
         evidence=t.evidence,
+        epochs=lambda row: epochs_in_words(row, t),
         marks=mark_attributes,
         marked=_marked_html,
     )

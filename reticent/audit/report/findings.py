@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reticent.audit.judgement.rows import BEYOND, FAIL, NOT_SHOWN, PASS, RISKS, WITHIN
 from reticent.audit.judgement.verdict import judge_risks
+from reticent.audit.membership.names import CLASSIFIER, TAGGER
 from reticent.audit.membership.validity import NO_POWER, holds_chance, is_over_chance
 from reticent.audit.recipes import is_elsewhere, is_unprotected, recipe_of, subject_settings
 from reticent.audit.report.figure import has_value
@@ -80,6 +81,10 @@ class Outcomes:
     def row(self, model: ModelEvidence) -> ModelRisks | None:
         """Return the verdict on a model; None if it was not judged."""
         return self._rows.get((model.model, model.objective, model.recipe))
+
+    def heads(self) -> list[ModelRisks]:
+        """Return the verdicts on classifiers and taggers."""
+        return [row for row in self._rows.values() if row.objective in (CLASSIFIER, TAGGER)]
 
     def results(self, model: ModelEvidence) -> dict[str, RiskResult]:
         """Return risk -> result of a model; empty if it was not judged."""
@@ -308,8 +313,11 @@ def _name_with_number(recipe: str, result: RiskResult, t: Texts) -> str:
     what, estimate, own = found if result.found else (result.what, result.estimate, result.number_at_most)
     if what is None:
         return recipe
+    number = number_in_words(what, t)
+    if estimate is None or estimate.value is None:  # of too few people to publish it
+        return f"{recipe} ({number})"
     value = t.value(estimate, area=result.risk in AREAS and own is None)
-    return t("findings.told_by_number", recipe=recipe, number=number_in_words(what, t), value=value)
+    return t("findings.told_by_number", recipe=recipe, number=number, value=value)
 
 
 def _other_emission_sentence(model: ModelEvidence, outcomes: Outcomes, t: Texts) -> Iterable[str]:
@@ -412,7 +420,9 @@ def _individuals_sentence(audit: AuditEvidence, t: Texts) -> str:
     """Return the sentence with the numbers of members and of held-out individuals."""
     individuals = audit.corpus.num_individuals
     return t(
-        "findings.asked_about_members_people_who_were_trained",
+        "findings.asked_about_members_people_of_a_list"
+        if subject_settings(audit) is not None
+        else "findings.asked_about_members_people_who_were_trained",
         members=t.count(individuals.members, audit.cell),
         heldout=t.count(individuals.heldout, audit.cell),
     )
@@ -636,9 +646,11 @@ def next_step_sentences(
     told = [row for row in trained if not outcomes.is_found(row[1], "emission")
             and outcomes.is_found(row[1], "individual")]  # fmt: skip
     unlearned = [(r, m) for r, m, _ in told if any(group.holds(m) for group in little)]
+    private, others = ([row for row in told if bool(row[1].guarantee) is wanted] for wanted in (True, False))
     for key, rows in (
-        ("findings.who_is_in_the_data_of_names_can", [row for row in told if row[:2] not in unlearned]),
-        ("findings.who_is_in_the_data_of_little", [row for row in told if row[:2] in unlearned]),
+        ("findings.who_is_in_the_data_of_names_can", [row for row in others if row[:2] not in unlearned]),
+        ("findings.who_is_in_the_data_of_little", [row for row in others if row[:2] in unlearned]),
+        ("findings.who_is_in_the_data_of_private", private),
     ):
         if rows:
             better = [s for r, _, own in rows if protects(own[-1], audit) and (s := _earlier_checkpoint(r, own, t))]
@@ -687,6 +699,14 @@ def _not_to_share_sentences(trained: list[Named], outcomes: Outcomes, audit: Aud
         if row and row.outcome == BEYOND and (name, model) not in said:
             said.append((name, model))
             beyond = [result for result in row.results if result.relevant and result.outcome == BEYOND]
+            yield Marked(
+                t("findings.do_not_share_name_reason", name=name, reason=t.evidence(row.reason)),
+                *(risk_mark(row, result) for result in beyond),
+            )
+    for row in outcomes.heads():
+        if row.outcome == BEYOND:
+            beyond = [result for result in row.results if result.relevant and result.outcome == BEYOND]
+            name = t("common.recipe_of_model", recipe=row.recipe, model=row.model)
             yield Marked(
                 t("findings.do_not_share_name_reason", name=name, reason=t.evidence(row.reason)),
                 *(risk_mark(row, result) for result in beyond),

@@ -346,20 +346,30 @@ def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
         sign, outcome = outcome_in_words(result, words)
         area = result.risk in AREAS and result.number_at_most is None
         at_most = result.deciding_threshold
-        threshold = words.threshold(at_most, area=area)
+        what = number_in_words(result.what, words) if result.what else ""
+        if what and result.number_at_most not in (None, result.at_most):  # it may be of another unit
+            own = words("common.at_most", value=words.threshold(at_most, area=area))
+            what = f"{what} ({own})"
         yield Cell(
             title=words.evidence(RISKS[result.risk].title),
             sign=sign,
             outcome=outcome,
             relevant=result.relevant,
-            what=number_in_words(result.what, words) if result.what else "",
+            what=what,
             value=words.value(result.estimate, area=area, threshold=at_most) if result.estimate else "",
             interval=words.interval(result.estimate, area=area, threshold=at_most),
-            threshold=words("common.at_most", value=threshold),
+            threshold=words("common.at_most", value=words.threshold(result.at_most, area=result.risk in AREAS)),
             reason=words.apart(filter(None, (_plain_reason(result, words), *map(words.evidence, result.notes or ())))),
             mark=risk_mark(model.risks, result),
             found=found_in_words(model.risks, result, words),
         )
+
+
+def epochs_in_words(row: ModelRisks | ModelEvidence, words: Texts) -> str:
+    """Return how long a model was trained, in epochs; for a head, on which checkpoint it stands."""
+    if row.objective not in (CLASSIFIER, TAGGER):
+        return words("risks.n_epochs", n=row.epoch)
+    return words("risks.head_on_epoch", n=row.epoch) if row.epoch else words("risks.head_on_base")
 
 
 def reason_of(model: ShownModel, words: Texts) -> tuple[str, str]:

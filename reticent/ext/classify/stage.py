@@ -175,9 +175,8 @@ def classification_inputs(run: Run) -> dict[str, str]:
 
 
 def check_settings(run: Run) -> None:
-    """Raise `PolicyError` if a head starts from a checkpoint that is not saved or promises an epsilon it cannot have,
-    and `CorpusError` if the labels of local documents cannot be read.
-    """
+    """Raise `PolicyError` if a head starts from a checkpoint that is not saved or promises an epsilon it cannot
+    have."""
     for stage in _stages(run):
         stage.epochs(run.job)
         settings = run.job.training(stage.model).dp if stage.head.private else None
@@ -190,8 +189,11 @@ def check_settings(run: Run) -> None:
                 is_of_start = owed != replace(stage, training=None).unaccounted(run.job)
                 others = f"; or name other starts in {stage.head.section}.from_recipes" if is_of_start else ""
                 raise PolicyError(f"{stage.title}: {error}{others}") from None
-    if run.job.classify is not None and run.job.corpus.remote is None:
-        read_labels(run.whole_corpus, run.job)
+
+
+def check_labels(run: Run) -> None:
+    """Raise `CorpusError` if the classes of the job's classifier cannot be read from the documents."""
+    read_labels(run.whole_corpus, run.job)
 
 
 def check_documents(run: Run) -> None:

@@ -29,6 +29,12 @@ _ROOT: Final = re.compile(r"((?:https?:)?//.+)/[A-Za-z]+/[A-Za-z0-9.-]{1,64}(?:/
 _NAMES_SERVER: Final = (b"/Patient", b"fullUrl", b"\\u002", b"\0")
 
 
+#: The id of a Patient and their server, "" where none is named; or the value of an identifier, or a URN, and None.
+Owner = tuple[str, str | None]
+#: Types of a link of a Patient by which one of two records holds for both, and whether that is the other one.
+_REPLACEMENTS: Final = {"replaced-by": True, "replaces": False}
+
+
 class _Resource(NamedTuple):
     """A resource, its place, the resources known by their addresses, and the server that its own address names."""
 
@@ -39,12 +45,17 @@ class _Resource(NamedTuple):
 
 
 def read_bundle(
-    data: bytes, place: str, elsewhere: Mapping[str, Any] = MappingProxyType({}), servers: Set[str] = frozenset()
+    data: bytes,
+    place: str,
+    elsewhere: Mapping[str, Any] = MappingProxyType({}),
+    servers: Set[str] = frozenset(),
+    merged: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[FoundDocument | Unread]:
     """Yield the documents of a line or a file of JSON, and why one was not read; nothing for what holds no text.
 
     It is a resource, a Bundle (Bundles in it too) or an array of resources. ``elsewhere`` has resources of other lines
-    and files by their addresses, ``servers`` those of all Patients that documents are about.
+    and files by their addresses, ``servers`` those of all Patients that documents are about, ``merged`` the individual
+    by whom another one is replaced (`replacements_of`).
     """
     try:
         loaded = json.loads(data)
@@ -53,7 +64,7 @@ def read_bundle(
         return
     try:
         for each in _resources(loaded, place, elsewhere):
-            yield from [each] if isinstance(each, Unread) else _documents(each, servers)
+            yield from [each] if isinstance(each, Unread) else _documents(each, servers, merged)
     except RecursionError:
         yield Unread(place, "nested too deep")
 
@@ -77,6 +88,34 @@ def servers_of(data: bytes) -> set[str]:
     except (ValueError, RecursionError):  # it is listed when it is read
         pass
     return found - {""}
+
+
+def replacements_of(data: bytes) -> Iterator[tuple[Owner, Owner]]:
+    """Yield the pairs of a Patient that another one replaces and that one, from the links of the Patients in a line or
+    a file of JSON. Links of other types (refer, seealso) join no records.
+
+    >>> link = b'{"other": {"reference": "Patient/2"}, "type": "replaced-by"}'
+    >>> [*replacements_of(b'{"resourceType": "Patient", "id": "1", "link": [' + link + b"]}")]
+    [(('1', ''), ('2', ''))]
+    """
+    if b"replace" not in data and b"\0" not in data:
+        return
+    try:
+        for each in _resources(json.loads(data), "", {}):
+            if isinstance(each, Unread) or _get(each.value, "resourceType") != "Patient":
+                continue
+            for link in _list(each.value.get("link")):
+                is_other = _REPLACEMENTS.get(str(_get(link, "type")))
+                if is_other is None:
+                    continue
+                try:
+                    own = _subject(each._replace(value={"subject": {"reference": f"Patient/{each.value.get('id')}"}}))
+                    other = _subject(each._replace(value={"subject": link.get("other")}))
+                except UnreadableError:  # it names no Patient
+                    continue
+                yield (own, other) if is_other else (other, own)
+    except (ValueError, RecursionError):  # it is listed when it is read
+        return
 
 
 def _server(root: str) -> str:
@@ -130,7 +169,7 @@ def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return one == other or (len(patients) == 2 and patients[0] == patients[1] is not None)
 
 
-def _documents(found: _Resource, servers: Set[str]) -> Iterator[FoundDocument | Unread]:
+def _documents(found: _Resource, servers: Set[str], merged: Mapping[str, str]) -> Iterator[FoundDocument | Unread]:
     resource = found.value
     kind = _get(resource, "resourceType")
     if kind not in TEXTS:
@@ -138,11 +177,10 @@ def _documents(found: _Resource, servers: Set[str]) -> Iterator[FoundDocument | 
             yield Unread(found.place, "not a resource")
         return
     try:
-        individual, server = _subject(found)
-        if len(servers) > 1 and server is not None:
-            if not server:
-                raise UnreadableError("its subject is of one of several servers, and of which is not said")
-            individual = f"{server}/Patient/{individual}"
+        individual = named(_subject(found), servers)
+        if individual is None:
+            raise UnreadableError("its subject is of one of several servers, and of which is not said")
+        individual = merged.get(individual, individual)
         if not isinstance(resource.get("id"), str) or not resource["id"].strip():
             raise UnreadableError("it has no id")
         if resource.get("status") == "entered-in-error" or resource.get("docStatus") == "entered-in-error":
@@ -161,7 +199,16 @@ def _documents(found: _Resource, servers: Set[str]) -> Iterator[FoundDocument | 
         )
 
 
-def _subject(found: _Resource) -> tuple[str, str | None]:
+def named(owner: Owner, servers: Set[str]) -> str | None:
+    """Return the individual id of a Patient: with the server where the ``servers`` of the export are several, and None
+    where it is then not known."""
+    own, server = owner
+    if len(servers) > 1 and server is not None:
+        return f"{server}/Patient/{own}" if server else None
+    return own
+
+
+def _subject(found: _Resource) -> Owner:
     """The id of the Patient that a resource is about, and their server, "" where none is named; else the value of the
     identifier that names them, or a URN, and None."""
     resource = found.value

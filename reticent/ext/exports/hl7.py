@@ -249,7 +249,12 @@ def _lines(message: str, signs: _Signs) -> list[str]:
     for sign, line in zip(others[::2], others[1::2], strict=True):
         if sign == "\n" and lines[-1].startswith("OBX") and not (of_returns and lines[-1][-1] == "\r"):
             name = line[:3]
-            if not (name in _MOST if of_returns else name in _SEGMENTS or name[0] == "Z"):
+            if of_returns and name in _MOST and name != "OBX":  # whose the lines behind it are would be guessed
+                raise UnreadableError(
+                    f"a line feed and {name} within a text, where segments end with carriage returns: whether this is "
+                    "text or a segment cannot be told; export it with one kind of line ends"
+                )
+            if not (name == "OBX" if of_returns else name in _SEGMENTS or name[0] == "Z"):
                 lines[-1] += sign + line
                 continue
         lines.append(line)

@@ -29,7 +29,7 @@ from reticent.engine.sources.plain import individual_of
 from reticent.engine.threads import worked_ahead
 from reticent.ext.exports.cda import read_document
 from reticent.ext.exports.contents import MAX_BYTES, SUFFIXES, UnreadableError, text_of
-from reticent.ext.exports.fhir import read_bundle, servers_of
+from reticent.ext.exports.fhir import Owner, named, read_bundle, replacements_of, servers_of
 from reticent.ext.exports.found import FoundDocument, Unread
 from reticent.ext.exports.hl7 import merged_numbers, merges_of, read_messages
 
@@ -75,6 +75,8 @@ class Exports:
         self._scheme, self._path = self._scheme.lower(), Path(path)
         self.name = address
         self._unread: list[Unread] = []
+        #: Files of HL7 whose lines do not end with carriage returns.
+        self._line_feeds: list[str] = []
         self._states: dict[Path, tuple[int, int]] = {}
 
     @cached_property
@@ -104,7 +106,14 @@ class Exports:
 
     @property
     def notes(self) -> list[str]:
-        """What to say of whose the documents are."""
+        """What to say of whose the documents are, and of ends of segments by which a text may lose a line."""
+        if self._line_feeds:
+            return [
+                f"{self.name}: segments end with line feeds alone, where HL7 has carriage returns, in "
+                f"{len(self._line_feeds):,} files (the first is {self._line_feeds[0]}): a line of a text that begins "
+                "like a segment (NTE|, say) is taken for one, and is not in the text; export with carriage returns, or "
+                "look for such lines"
+            ]
         if self._scheme != "fhir" or len(self._servers) < 2:
             return []
         return [
@@ -201,7 +210,7 @@ class Exports:
                     if line is None:
                         yield Unread(where, f"larger than {MAX_BYTES >> 20} MiB")
                     elif line.strip():
-                        yield from read_bundle(line, where, self._elsewhere, self._servers)
+                        yield from read_bundle(line, where, self._elsewhere, self._servers, self._merged)
                 return
             data = _read(file) if data is None else data
         except OSError as error:
@@ -214,8 +223,10 @@ class Exports:
         elif self._scheme == "pages":
             yield self._page(file, data, place)
         elif self._scheme == "fhir":
-            yield from read_bundle(data, place, self._elsewhere, self._servers)
+            yield from read_bundle(data, place, self._elsewhere, self._servers, self._merged)
         elif self._scheme == "hl7":
+            if b"\r" not in data[: data.find(b"\n")] and b"\n" in data:
+                self._line_feeds.append(place)
             yield from read_messages(data, place, self._merged)
         else:
             yield from _READERS[self._scheme](data, place)
@@ -252,13 +263,30 @@ class Exports:
         return os.fsencode("/".join(self._below(file))).decode(errors="backslashreplace")
 
     @cached_property
+    def _patients(self) -> tuple[set[str], list[tuple[Owner, Owner]]]:
+        """Of an export in FHIR the servers of the Patients that documents are about, where they are named, and the
+        pairs of a Patient that another one replaces and that one; in one pass over the files."""
+        servers: set[str] = set()
+        replaced: list[tuple[Owner, Owner]] = []
+        for data in self._contents():
+            servers |= servers_of(data)
+            replaced += replacements_of(data)
+        return servers, replaced
+
+    @property
     def _servers(self) -> set[str]:
         """The servers of the Patients that documents of an export in FHIR are about, where they are named."""
-        return {server for data in self._contents() for server in servers_of(data)}
+        return self._patients[0]
 
     @cached_property
     def _merged(self) -> dict[str, str]:
-        """Prior number of a patient in HL7 -> the one that holds in the end."""
+        """Prior number of a patient in HL7, or id of a Patient in FHIR -> the one that holds in the end."""
+        if self._scheme == "fhir":
+            servers, pairs = self._patients
+            # A Patient of a server that no document is about is none of the individuals, whatever their id.
+            kept = (pair for pair in pairs if not servers or {server for _, server in pair if server} <= servers)
+            ids = ([named(owner, servers) for owner in pair] for pair in kept)
+            return merged_numbers((old, new) for old, new in ids if old and new)
         return merged_numbers(pair for data in self._contents() for pair in merges_of(data))
 
     def _contents(self) -> Iterator[bytes]:

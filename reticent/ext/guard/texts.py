@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from reticent.core.artifact import require_kind
 from reticent.core.errors import PolicyError
 from reticent.engine.detect import make_detectors
 from reticent.engine.detect.detector import find_in_texts
 from reticent.engine.detect.labels import category
-from reticent.engine.verbatim import open_verbatim
+from reticent.engine.verbatim import open_verbatim, require_guard
 
 if TYPE_CHECKING:
     from reticent._rust import VerbatimFilter
@@ -240,7 +239,7 @@ def open_guard(path: Path | str, detectors: Sequence[Detector] | None = None) ->
 def built_detectors(path: Path | str) -> dict[str, dict[str, Any]]:
     """Return detector name -> options that a guard was built with."""
 
-    return dict(require_kind(Path(path), "guard").config.get("detect") or {"rules": {}})
+    return dict(require_guard(path).config.get("detect") or {"rules": {}})
 
 
 def guard_detectors(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

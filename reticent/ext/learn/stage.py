@@ -28,7 +28,7 @@ from reticent.core.artifact import fingerprint
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.corpus import Columns, open_corpus
 from reticent.engine.detect import detect_spans, make_detectors, option_files
-from reticent.engine.detect.choose import DETECTORS
+from reticent.engine.detect.choose import DETECTORS, require_detector
 from reticent.engine.detect.common import count_common_words
 from reticent.engine.detect.detector import FOUND, find_in_turn, found_in
 from reticent.engine.detect.labels import category
@@ -142,15 +142,14 @@ def _run_teacher(run: Run, config: LearnConfig, folder: Path, counts: dict[str, 
     for name in ("records", "gazetteer"):
         if table := run.job.detect.of(name):
             options.setdefault(name, dict(table))
-    names = [config.teacher]
-    if config.teacher not in (*PRESETS, *DETECTORS):
-        known = f"{', '.join(PRESETS)} or a detector: {', '.join(DETECTORS)}"
-        raise PolicyError(f"detect.learned.teacher: unknown {config.teacher!r}; expected {known}")
-    if config.teacher in PRESETS:
-        try:
+    try:
+        if config.teacher in PRESETS:
             names, options = expand_preset(config.teacher, options)
-        except ValueError as error:
-            raise PolicyError(f"detect.learned.teacher: {error}") from None
+        else:
+            names = [require_detector(config.teacher)]
+    except ValueError as error:
+        presets = "" if config.teacher in PRESETS else f", or a preset: {', '.join(PRESETS)}"
+        raise PolicyError(f"detect.learned.teacher: {error}{presets}") from None
     given = {name: options[name] for name in names if name in options}
     teachers = make_detectors(names, given, num_threads=run.job.num_threads)
     with (
@@ -280,6 +279,13 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
         return _lessons_table(documents, own, weight)
     if format == "auto" and path.is_dir() and any(path.glob("**/*.ann")):
         format = "brat"
+    if path.is_dir() and not any(file.is_file() for file in path.rglob("*")):
+        marking = [row.name for row in FORMATS.values() if row.is_marked]
+        raise CorpusError(
+            f"{path}: no marks in this folder; expected what `reticent detect sample` wrote and people marked, BRAT, "
+            f"Parquet, Arrow, CSV or JSONL with a column spans, or a format of detect.learned.marks_format: "
+            f"{', '.join(marking)}"
+        )
     marked = format in FORMATS and FORMATS[format].is_marked
     corpus = open_corpus(path, format=format, columns=None if marked else Columns(spans="spans"))
     batches = list(corpus.batches(columns=("doc_id", "individual_id", "text", "spans")))

@@ -163,6 +163,11 @@ def guard_model(model: PreTrainedModel | torch.nn.Module) -> TargetGuard:
     return guard
 
 
+def _copied(counts: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
+    """Return epoch -> a copy of its counts."""
+    return {epoch: row.clone() for epoch, row in counts.items()}
+
+
 class _Epochs(TrainerCallback):
     """Trainer callback: sets the epoch of guard and collator, checks that each step was guarded, logs counts of an
     epoch over all processes, and writes the ledger (counts) at the end."""
@@ -170,11 +175,24 @@ class _Epochs(TrainerCallback):
     def __init__(self, guard: TargetGuard, trainer: Trainer, ledger: Path | None):
         self.guard, self.trainer, self.ledger, self._seen = guard, trainer, ledger, 0
         self._first_step: int | None = None
+        #: By step of a checkpoint: the first step counted, and the counts by then of this process and of all others.
+        self._saved: dict[int, tuple[int | None, list[dict[int, torch.Tensor]]]] = {}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Keep the step from which the guard counts: the first of its trainings, as their counts add up."""
-        step = state.global_step
-        self._first_step = step if self._first_step is None else min(self._first_step, step)
+        """Take back the counts of steps that a resumed training repeats, and keep the step from which the guard counts:
+        the first of its trainings."""
+        guard, step = self.guard, state.global_step
+        if step:  # of a checkpoint of another guard nothing was counted that led to its weights
+            self._first_step, counts = self._saved.get(step, (step, [{}, {}]))
+            guard._counts, guard._elsewhere = map(_copied, counts)
+        elif self._first_step is None:
+            self._first_step = 0
+        self._seen = guard.own_batches
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Keep the counts until this checkpoint, from which a training can be resumed."""
+        counts = [_copied(self.guard._counts), _copied(self.guard._elsewhere)]
+        self._saved[state.global_step] = self._first_step, counts
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Set the epoch of the guard and of the collator."""

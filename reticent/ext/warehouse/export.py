@@ -9,6 +9,7 @@ memory, have one file. Database tables are written in one transaction.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -30,13 +31,24 @@ from reticent.job.run import Run
 
 
 def partitions(corpus: Corpus) -> list[tuple[str, int]]:
-    """Return (file name, number of documents) of each partition of a corpus, in document order, empty ones too."""
+    """Return (file name, number of documents) of each partition of a corpus, in document order, empty ones too.
+
+    Raises
+    ------
+    PolicyError
+        Two files would have one name, since a path leads through a link and back by "..".
+    """
     numbers = corpus.num_documents_by_fragment()
     if not corpus.files or corpus.source.has_small_batches:
         return [("part-00000.parquet", sum(numbers))]
     files = [Path(os.path.abspath(file)) for file in corpus.files]  # without "..", which would lead out of the table
     top = os.path.commonpath([file.parent for file in files])
     names = [str(file.relative_to(top)) for file in files]
+    if doubles := [name for name, count in Counter(names).items() if count > 1]:
+        raise PolicyError(
+            f"{doubles[0]}: two files of the documents would be exported under this name, as the path of one leads "
+            'through a link and back by ".."; name the sources (corpus.source) by paths without ".."'
+        )
     return [
         (name if name.endswith(".parquet") else f"{name}.parquet", number)
         for name, number in zip(names, numbers, strict=True)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import matplotlib
@@ -42,7 +43,7 @@ from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Privacy
 from reticent.audit.evidence.probe import ProbeEvidence
 from reticent.audit.membership.validity import INVALID, with_attack_verdicts
-from reticent.audit.report.findings import Findings, plain_findings
+from reticent.audit.report.findings import Findings, _name_with_number, plain_findings
 from reticent.audit.report.format_estimate import ends, leaks, value
 from reticent.audit.report.summary import guarantee_lines, summary_table
 from reticent.audit.texts import ENGLISH, Texts
@@ -375,6 +376,22 @@ def test_epochs_are_left_out_only_of_models_that_were_trained_elsewhere(render: 
     assert "16 epochs" in text_of(render(audit))
     outside = {**audit, "settings": {**audit["settings"], "subject": {"statement": "From a list."}}}
     assert "16 epochs" not in text_of(render(outside))
+
+
+def test_people_of_a_given_list_are_not_said_to_be_dealt(render: Any) -> None:
+    audit = tiny_audit()
+    assert text_of(render(audit)).count("dealt to the") == 2
+    outside = {**audit, "settings": {**audit["settings"], "subject": {"statement": "From a list."}}}
+    said = text_of(render(outside))
+    assert "dealt to the" not in said
+    assert "trained on by the given list (members)" in said
+
+
+def test_a_finding_of_too_few_people_to_publish_has_no_dash_for_its_number() -> None:
+    result: Any = SimpleNamespace(
+        risk="words", found="membership by direct words alone", found_estimate=None, found_at_most=0.05
+    )
+    assert _name_with_number("clm", result, ENGLISH) == "clm (membership by direct words alone)"
 
 
 # ------------------------------------------------------------------- what it may not say
@@ -773,6 +790,10 @@ OWN = {"long": {"base": "clm"}, "tight": {"base": "ppclm", "k": 3}}
              "next": ["Who is in the data of ppclm can be told, and masking does not close that.",
                       "ppclm after 4 epochs: not measurably (45.0 to 65.0), with 34 % right instead of 46 %."]},
             {"next": ["Share"]}, id="members who can be told"),
+        pytest.param(
+            [entry("clm", excess=0.0, auc=0.8, guarantee="epsilon 8.00 at delta 1e-3 per individual")],
+            {"next": ["Who is in the data of clm can be told, although the training was private. A smaller epsilon,"]},
+            {"next": ["differential privacy make it harder"]}, id="members of a private model who can be told"),
         pytest.param([model("base", "clm", 0, auc=0.7), entry("ppclm", excess=0.0, auc=0.8)],
                      {"sure": ["Caution: even the causal base model", "even the causal base model tells members"]}, {},
                      id="a base that tells members"),
