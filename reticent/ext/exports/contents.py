@@ -1,7 +1,8 @@
 """The text of a file or an attachment, by its kind: plain, HTML, RTF, DOCX, ODT, PDF with a text layer, mail.
 
 Nothing is fetched and nothing is run: no address, no external entity, no macro. What grows beyond `MAX_BYTES` when it
-is unpacked is refused. HTML and XML are read by lxml, RTF by striprtf, PDF by PDFium, mail by the standard library.
+is unpacked is refused. HTML is read by the Rust core, XML by lxml, RTF by striprtf, PDF by PDFium, mail by the standard
+library.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import lxml.etree
 
+from reticent import _rust
 from reticent.core.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ MAX_BYTES: Final = 256 << 20
 MAX_HEAD: Final = 64 << 10
 #: Fonts of RTF, for the same reason.
 MAX_FONTS: Final = 2000
-#: Marks of elements and attributes of a page: the tree of so many takes a gibibyte.
+#: Marks of elements and attributes of XML: the tree of so many takes a gibibyte.
 MAX_MARKS: Final = 8_000_000
 
 
@@ -100,44 +101,15 @@ def _plain(data: bytes, charset: str | None) -> str:
 #: Signs that end a line and a cell until white space is folded; of a range that no standard gives a meaning.
 LINE: Final = "\uf8f0"
 CELL: Final = "\uf8f1"
-#: Elements of HTML that stand on lines of their own.
-_BLOCKS: Final = (
-    "address|article|aside|blockquote|caption|dd|div|dl|dt|fieldset|figcaption|figure|footer|form|h1|h2|h3|h4|h5|h6|"
-    "header|legend|li|main|nav|ol|option|p|pre|section|table|tbody|tfoot|thead|title|tr|ul"
-)
-_PAGE_TEXT: Final = f"""
-<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform">
-  <xsl:output method="text"/>
-  <xsl:template match="script|style|template|comment()|processing-instruction()"/>
-  <xsl:template match="br|hr">{LINE}</xsl:template>
-  <xsl:template match="{_BLOCKS}">{LINE}<xsl:apply-templates/>{LINE}</xsl:template>
-  <xsl:template match="td|th"><xsl:apply-templates/>{CELL}</xsl:template>
-  <xsl:template match="pre//text()"><xsl:value-of select="translate(., '&#10;', '{LINE}')"/></xsl:template>
-</xsl:stylesheet>
-"""
 _DECLARED: Final = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w.:-]+)|<\?xml[^>]+encoding\s*=\s*[\"']([\w.:-]+)")
-
-
-@cache
-def _page_text() -> lxml.etree.XSLT:
-    return lxml.etree.XSLT(lxml.etree.fromstring(_PAGE_TEXT))
 
 
 def html_text(page: str) -> str:
     """Return the text of a page: a line for a paragraph, a row or a break, a tab behind a cell; no script, no style."""
-    page = page.replace("\0", "\ufffd").replace(LINE, " ").replace(CELL, " ")
-    if not page.strip():
-        return ""
-    data = page.encode(errors="replace")
-    _require_few(data)
-    parser = lxml.etree.HTMLParser(huge_tree=True, encoding="utf-8")
-    try:
-        text = folded(str(_page_text()(lxml.etree.fromstring(data, parser))))
-    except (lxml.etree.LxmlError, ValueError, TypeError, AssertionError):  # TypeError: no element
-        raise UnreadableError("not HTML, or nested too deep") from None
-    if any(error.type == lxml.etree.ErrorTypes.ERR_RESOURCE_LIMIT for error in parser.error_log):
-        raise UnreadableError("not HTML, or nested too deep")  # the rest is left out in silence
-    return text
+    (text,) = _rust.html_texts([page.replace("\0", "\ufffd").encode(errors="replace")])
+    if text is None:
+        raise UnreadableError("nested too deep")
+    return text.strip()
 
 
 def folded(text: str) -> str:
@@ -229,9 +201,9 @@ def _parts(data: bytes, wanted: Callable[[str], bool]) -> Iterator[tuple[str, by
         raise UnreadableError("a damaged or locked archive") from None
 
 
-def _require_few(page: bytes) -> None:
-    """Refuse marks that take far more memory than their bytes: hundreds for ``<a/>``."""
-    if page.count(b"<") + page.count(b"=") > MAX_MARKS:
+def _require_few(data: bytes) -> None:
+    """Refuse marks of XML that take far more memory than their bytes: hundreds for ``<a/>``."""
+    if data.count(b"<") + data.count(b"=") > MAX_MARKS:
         raise UnreadableError(f"more than {MAX_MARKS:,} elements and attributes")
 
 
