@@ -133,7 +133,7 @@ def _preset_spans(preset: str, corpus: Any, folder: Path, names: Sequence[str]) 
 def _measured(case: Case, spans: Any, names: Sequence[str], presets: Mapping[str, Any], size: str) -> dict[str, Any]:
     def evaluate(documents: Any, found_spans: Any = spans, **choice: Any) -> dict[str, Any]:
         columns = documents.select(["individual_id", "text", case.gold])
-        marks = gather_marks(columns.to_batches(max_chunksize=512), found_spans).chosen(**choice)
+        marks = gather_marks(columns.to_batches(max_chunksize=512), found_spans).with_only(**choice)
         found: dict[str, Any] = to_json(evaluate_detection(marks, num_bootstrap=100 if size == "toy" else 1000))
         return found
 

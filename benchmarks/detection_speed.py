@@ -278,7 +278,7 @@ def _recalls(documents: pa.Table, found: pa.Table, name: str, categories: Sequen
     spans = found.append_column("doc_id", ids).append_column("detector", names)
     spans = spans.sort_by([("document", "ascending"), ("start", "ascending")]).select(SPANS.names).cast(SPANS)
     batches = documents.select(["individual_id", "text", "spans"]).to_batches()
-    marks = gather_marks(batches, spans).chosen(categories=categories)
+    marks = gather_marks(batches, spans).with_only(categories=categories)
     union = to_json(evaluate_detection(marks, num_bootstrap=200).union)
     rates = {
         category: {what: scores["relaxed"][what]["value"] for what in ("precision", "recall")}

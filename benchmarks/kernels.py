@@ -178,7 +178,7 @@ def number_tuples(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -
     return numbers
 
 
-def words_all(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def all_tokens_of_words(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     running = np.concatenate([[0], np.cumsum(values)])
     return running[starts + lengths] - running[starts] == lengths
 
@@ -315,8 +315,8 @@ def rows(corpus: Corpus) -> Iterator[tuple[str, int, Callable[[], Any], Callable
     yield (
         "words_all",
         w,
-        lambda: kernels.words_all(c.right, starts, lengths),
-        lambda: words_all(c.right, starts, lengths),
+        lambda: kernels.all_tokens_of_words(c.right, starts, lengths),
+        lambda: all_tokens_of_words(c.right, starts, lengths),
     )
     yield (
         "document_sums",

@@ -188,7 +188,7 @@ def _at(words: Words, hits: Iterable[np.ndarray], where: np.ndarray, precision: 
 
 
 def _leaning(words: Words, notes: Notes, tagger: Tagger) -> list[np.ndarray]:
-    return [words.covered(_rows(notes.find(tagger.leaning(lean)))) for lean in LEANS]
+    return [words.covered(_rows(notes.find(tagger.with_bias(lean)))) for lean in LEANS]
 
 
 def _case(name: str, limit: int | None = None) -> list[tuple[str, list[tuple[int, int, str]]]]:
@@ -228,7 +228,7 @@ def marked(size: str) -> dict[str, Any]:
             start = time.process_time()
             tagger = taught.learn(config)
             seconds = time.process_time() - start
-            found = words.covered(_rows(asked.find(tagger.leaning(taught.lean(config)))))
+            found = words.covered(_rows(asked.find(tagger.with_bias(taught.lean(config)))))
             hits = _leaning(words, asked, tagger)
             plain, plain_hits = _plain(rows[:num] if num <= MOST_PLAIN else (), rows[most:], words)
             result[name][str(num)] = {
@@ -380,7 +380,7 @@ def languages(size: str) -> dict[str, Any]:
         notes = Notes.of([row for half in (0, 1) for row in _foreign_notes(given, half, num)])
         taught, asked = notes.take(np.arange(num)), notes.take(np.arange(num, 2 * num))
         words, tagger = Words(asked), taught.learn(config)
-        found = {"beside": asked.found, "learned": asked.find(tagger.leaning(taught.lean(config)))}
+        found = {"beside": asked.found, "learned": asked.find(tagger.with_bias(taught.lean(config)))}
         hits = {who: words.covered(_rows(spans)) for who, spans in found.items()}
         result[language] = {
             who: words.scores(hit) | {"names": words.ratio(hit, words.names)} for who, hit in hits.items()
@@ -494,7 +494,7 @@ def taught(size: str) -> dict[str, Any]:
             config = TaggerConfig(k=2 if toy else 10)
             tagger = lessons.learn(config, beside)
             seconds = time.process_time() - start_of
-            tagger = tagger.leaning(lessons.lean(config, beside))
+            tagger = tagger.with_bias(lessons.lean(config, beside))
             own = words.covered(_rows(notes.take(np.arange(num, len(rows))).find(tagger)))
             hit = words.covered(
                 [(row - num, start, end, label) for row, start, end, label in _rows(spans) if row >= num]
@@ -614,7 +614,7 @@ def _margins(tagger: Tagger, names: np.ndarray) -> np.ndarray:
     most = 20.0  # more than finds any word
     least = np.full(len(rows), most)
     for lean in np.arange(most, -4, -0.5):
-        found = tagger.leaning(float(lean)).find(texts, FOUND.empty_table())
+        found = tagger.with_bias(float(lean)).find(texts, FOUND.empty_table())
         row, start, end = (found.column(name).to_numpy() for name in ("document", "start", "end"))
         least[row[(start <= at[row]) & (at[row] < end)]] = lean
     return -least.reshape(-1, len(asked)).mean(axis=1)
@@ -673,7 +673,7 @@ def _labelling(words: Words, notes: Notes, tagger: Tagger) -> np.ndarray:
     """How surely a tagger labels each note as it is marked: the mean lean up to which each word keeps its label."""
     right = np.zeros(len(words.gold))
     for lean in LEANS:
-        right += words.covered(_rows(notes.find(tagger.leaning(lean)))) == words.gold
+        right += words.covered(_rows(notes.find(tagger.with_bias(lean)))) == words.gold
     return np.bincount(words.document, weights=right, minlength=len(words.offsets) - 1) / np.diff(words.offsets)
 
 

@@ -41,7 +41,7 @@ from reticent.audit.evidence.json_form import to_json
 from reticent.core.progress import Progress
 from reticent.ext.classify.documents import labelled_documents
 from reticent.ext.classify.labels import LabelledTokens
-from reticent.ext.classify.measure import Truth, bag_of_words, majority
+from reticent.ext.classify.measure import Truth, predict_from_words, predict_majority
 from reticent.ext.classify.training import ClassifyConfig, classify
 from reticent.job.config import ModelSection, parse_job
 from reticent.job.pipeline import execute
@@ -157,9 +157,9 @@ def _classify(run: Run, model: ModelSection, seeds: tuple[int, ...]) -> dict[str
     assert isinstance(documents, LabelledTokens)
     classes, is_train, individual = documents.classes, documents.is_train, documents.store.individual
     truth = Truth(classes[~is_train], individual[~is_train], len(documents.class_names))
-    words = bag_of_words(documents.store, classes, is_train)
+    words = predict_from_words(documents.store, classes, is_train)
     rows = [
-        _row("majority class", None, [majority(classes, is_train)], truth, None),
+        _row("majority class", None, [predict_majority(classes, is_train)], truth, None),
         _row("bag of words", None, [words], truth, None),
     ]
     starts = [("base", 0, Path(run.base_of(model)))]

@@ -270,7 +270,7 @@ class Deals:
     def judged(self, members: np.ndarray) -> tuple[Any, Any]:
         """Return the verdict on the model, and its evidence, if the individuals of these codes were trained on."""
         from reticent.audit.evaluate import Auditor
-        from reticent.audit.membership.validity import judged
+        from reticent.audit.membership.validity import with_attack_verdicts
 
         is_member = np.isin(self.store.individual, members)
         own = self.store.select(np.flatnonzero(is_member))
@@ -281,7 +281,7 @@ class Deals:
             measured, said = auditor.evaluate(entry, base)
             base = base or said
             found.append(replace(measured, model="subject"))
-        models = judged(found)
+        models = with_attack_verdicts(found)
         audit = replace(self.run.evidence, models=models, extraction=None, earlier=None, verdict=None)
         return judge_risks(audit).rows[0], models[-1]
 

@@ -66,7 +66,7 @@ from reticent.engine.split import Individuals
 from reticent.engine.store import open_tokens
 from reticent.engine.tokens import write_tokens
 from reticent.ext.inversion.identifiers import draw_targets, runs_of
-from reticent.ext.inversion.inversion import ranks_of, score_candidates
+from reticent.ext.inversion.inversion import rank_first_scores, score_candidates
 from reticent.trainer.config import LoraSettings, PrivacyConfig, TrainConfig
 from reticent.trainer.export import write_model
 from reticent.trainer.foundation import new_model, train_tokenizer
@@ -180,7 +180,7 @@ def words_of_users(corpus: Any, individuals: Any, index: Any) -> tuple[np.ndarra
     """Return whose word stands at each place of the members' documents, and its row in an index."""
     ids, unit, word = WordIds(index), [], []
     for part, words, *_ in FlaggedWords(corpus, individuals, splits=("members",)):
-        word.append(ids.of(part.texts, words).astype(np.int64))
+        word.append(ids.look_up(part.texts, words).astype(np.int64))
         unit.append(np.repeat(part.units.astype(np.int64), np.diff(words.doc_offsets)))
     return np.concatenate(unit), np.concatenate(word)
 
@@ -474,7 +474,7 @@ class Grid:
         for number in range(num_models or self.num_models):
             self.train(arm, number)
             path = self._checkpoint(arm, number, self.epoch_of(arm))
-            _, share = ranks_of(self._candidates(path, place / arm / f"{number:02}.npz") - base)
+            _, share = rank_first_scores(self._candidates(path, place / arm / f"{number:02}.npz") - base)
             is_out = 1 - (sides >> (number // 2) & 1 ^ number % 2)
             np.add.at(first, (is_out, rows), share)
             np.add.at(asked, (is_out, rows), 1.0)

@@ -11,8 +11,9 @@ which flatters plain. Areas are of the best attacks with shadow models, with int
 A row says something of membership only where the lower end of plain's is over .6.
 
 Everything is kept under ``--work``, and each training, score and shadow model is a piece: a second start goes on there.
+All sizes but toy need the extra ``reticent[wordfreq]``.
 
-    python -m studies.private_recipe --size hours --work FOLDER                          # two hours of one core
+    python -m studies.private_recipe --size hours --work FOLDER                          # three hours of one core
     python -m studies.private_recipe --size cpu --work FOLDER [--cell generated-clm]     # days on two cores
     python -m studies.private_recipe --size base --work FOLDER                           # BERT-base and GPT-2, a GPU
 """
@@ -35,6 +36,7 @@ from fixtures.corpora import read_documents
 from benchmarks.record_io import DATA, STUDIES, estimate_text, markdown, write_record
 from benchmarks.runner import command
 from reticent.audit.report.selectors import strongest_attack
+from reticent.engine.public_words import read_public_words
 from reticent.engine.schema import HELDOUT
 from reticent.engine.store import TokenStore
 from reticent.engine.synthetic import SynthConfig, synthesize
@@ -100,7 +102,7 @@ SIZES = {
         bootstrap=100,
     ),
     "hours": Size(
-        cells=(("generated", "clm", "small"),), individuals=3_000, words=24, epochs=(6, 6), epsilons=(8.0,),
+        cells=(("generated", "clm", "small"),), individuals=3_000, words=24, epochs=(6, 6),
         shadowed=("{}", "pp{}"), train={"window_length": 48, "batch_size": 16, "device": "cpu"},
         foundation={"vocab_size": 3000, "hidden_size": 64, "num_layers": 2, "num_heads": 4, "num_epochs": 4},
     ),
@@ -326,6 +328,7 @@ def run(
         with tempfile.TemporaryDirectory(prefix="reticent-bench-") as folder:
             return run(size, Path(folder), cell)
     about, result, left_out = SIZES[size], dict[str, Any](), []
+    read_public_words(about.public_words, "protect.public_words")  # or it would be missed after hours
     for source, objective, kind in about.cells:
         own = Cell(work, about, source, objective, kind)
         if cell not in (None, own.name):

@@ -395,7 +395,7 @@ def _private_recipe(record: Record) -> str:
     for name, cell in record["cells"].items():
         private = [row for row in cell["rows"] if row["guarantee"]]
         plain = next(row for row in cell["rows"] if row["recipe"] in ("mlm", "clm"))
-        shown = ", ".join(f"`{row['recipe']}` {_in(row['gain_share'], 3)}" for row in private)
+        shown = ", ".join(f"`{row['recipe']}` {row['gain_share']['value']:.2f}" for row in private)
         areas = [row["area"]["value"] for row in private]
         found = "" if cell["counts"] else " As attacks hardly find plain here, that says nothing."
         parts.append(

@@ -522,7 +522,7 @@ def trained(language: str, data: Path | None, num_documents: int = NUM_DOCUMENTS
     """Return the tagger of a language."""
     documents = made_documents(made_texts(language, num_documents, data=data))
     tagger = learn_tagger(documents, found_beside(documents), CONFIG, detectors=BESIDE, languages=[language])
-    return tagger.leaning(LEAN[language])
+    return tagger.with_bias(LEAN[language])
 
 
 def main() -> int:

@@ -398,9 +398,9 @@ class CanaryAudit(CanaryConfig):
     device: Annotated[str, of_job("train.device"), PUBLISHED] = "auto"
 
 
-def validation_of(num_subjects: int) -> int:
-    """Return the default number of subjects that validate a soft prompt trained on ``num_subjects``: a quarter, at
-    least 8."""
+def default_num_validation(num_subjects: int) -> int:
+    """Return how many subjects validate a soft prompt by default, from ``num_subjects``, the number that it is trained
+    on: a quarter of these, at least 8."""
     return max(8, num_subjects // 4)
 
 
@@ -435,9 +435,9 @@ class SoftPromptConfig(Section):
 
     @property
     def held_for_validation(self) -> int:
-        """Number of subjects that are not trained on but validate the soft prompt; see `validation_of` for the
-        default."""
-        return validation_of(self.num_subjects) if self.num_validation is None else self.num_validation
+        """Number of subjects that validate the soft prompt and are not trained on; by default
+        `default_num_validation`."""
+        return default_num_validation(self.num_subjects) if self.num_validation is None else self.num_validation
 
 
 class SoftPromptStudy(Section):
@@ -570,8 +570,9 @@ class SubjectConfig(Section):
 
     @model_validator(mode="after")
     def _check_consistent(self) -> Self:
-        """Raise `ValueError` unless there is exactly one list of members, with its statement, and the names of copies
-        and the endpoint settings are valid."""
+        """Raise `ValueError` unless exactly one of ``members``, ``column`` and ``others`` is set and ``statement``,
+        which says where that list of members comes from, is not blank. Also raise it for invalid names in ``also``
+        (copies of the model) and for settings of an endpoint that do not go together."""
         if sum(given is not None for given in (self.members, self.column, self.others)) != 1:
             raise ValueError("give one of members, column and others: who was trained on")
         if wrong := [name for name in self.also if name in TAKEN or not name.isidentifier()]:
@@ -616,10 +617,10 @@ class VerdictConfig(Section):
     individual: float = Field(default=0.6, gt=0.5, le=1, description="area of an attack by the whole text")
     passages: float = Field(default=0.01, gt=0, le=1, description="one passage in a hundred comes back word for word")
 
-    def of_access(self, access: str | None) -> Self:
-        """Return the settings with only those risks that adversaries with this kind of access pose; unchanged if
-        ``access`` is None or unknown."""
-        counted = {risk for who in ACCESS.get(access or "", ()) for risk in RISKS_OF[who]} or set(self.risks)
+    def of_access(self, model_access: str | None) -> Self:
+        """Return the settings with only those risks that an adversary with this access to the model (such as to its
+        weights) poses; unchanged if ``model_access`` is None or unknown."""
+        counted = {risk for who in ACCESS.get(model_access or "", ()) for risk in RISKS_OF[who]} or set(self.risks)
         return self.model_copy(update={"risks": tuple(risk for risk in self.risks if risk in counted)})
 
 

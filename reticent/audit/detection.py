@@ -73,9 +73,9 @@ def evaluate_detection(marks: Marks, *, num_bootstrap: int = 1000, seed: int = 0
         individuals=marks.num_individuals,
         words=marks.num_words,
         mentions=_count_mentions(marks, np.ones(len(marks.gold), dtype=bool)),
-        union=_detection_scores(marks, np.ones(len(marks.found), dtype=bool), **options),
+        union=_score_detection(marks, np.ones(len(marks.found), dtype=bool), **options),
         alone={
-            name: _detection_scores(marks, marks.detector == number, **options)
+            name: _score_detection(marks, marks.detector == number, **options)
             for number, name in enumerate(marks.detectors)
         },
         only=only,
@@ -100,12 +100,12 @@ class _Rates:
     tops: list[np.ndarray] = field(default_factory=list)
     bottoms: list[np.ndarray] = field(default_factory=list)
 
-    def add(self, name: tuple[str, ...], individual: np.ndarray, right: np.ndarray) -> None:
-        """Add a rate, the share of items for which ``right`` is True; ``individual`` has the code of each item's
-        individual."""
+    def add(self, name: tuple[str, ...], owners: np.ndarray, is_right: np.ndarray) -> None:
+        """Add a rate under a name: the share of items for which ``is_right`` is True. ``owners`` has the individual
+        code of each item."""
         self.names.append(name)
-        self.tops.append(np.bincount(individual, weights=right, minlength=self.num_individuals))
-        self.bottoms.append(np.bincount(individual, minlength=self.num_individuals))
+        self.tops.append(np.bincount(owners, weights=is_right, minlength=self.num_individuals))
+        self.bottoms.append(np.bincount(owners, minlength=self.num_individuals))
 
     def estimates(self, **bootstrap: Unpack[Bootstrap]) -> _Estimates:
         """Return all added rates with bootstrap intervals over individuals, and their bootstrap draws."""
@@ -123,25 +123,28 @@ class _Estimates:
     found: dict[tuple[str, ...], tuple[CountedRate, np.ndarray]]
 
     def of(self, scope: str) -> dict[str, CountedRate]:
-        """Return the rates of a scope, such as "covered", by the second part of their name."""
+        """Return second part of the name -> rate, of the rates whose name begins with ``scope``, such as "covered"."""
         return {name[1]: rate for name, (rate, _) in self.found.items() if name[0] == scope}
 
     def matches(self, *scope: str) -> MatchesOf:
-        """Return precision, recall and F1 of a scope by each kind of match (strict, relaxed, words)."""
-        return MatchesOf(**{match: self._matched(*scope, match) for match in MATCHES})
+        """Return precision, recall and F1 for each kind of match (strict, relaxed, words), of the rates whose names
+        begin with ``scope``."""
+        return MatchesOf(**{match: self._score_match(*scope, match) for match in MATCHES})
 
-    def _matched(self, *name: str) -> Matched:
-        """Return precision and recall of this name, and their F1."""
+    def _score_match(self, *name: str) -> Matched:
+        """Return precision, recall and F1 of the rates whose names begin with ``name``."""
         (precision, precisions), (recall, recalls) = (self.found[*name, what] for what in ("precision", "recall"))
-        return Matched(precision=precision, recall=recall, f1=_f1(precision, recall, precisions, recalls))
+        return Matched(precision=precision, recall=recall, f1=_harmonic_mean(precision, recall, precisions, recalls))
 
 
-def _f1(precision: Estimate, recall: Estimate, precisions: np.ndarray, recalls: np.ndarray) -> Estimate:
-    """Return the harmonic mean of precision and recall; its interval is from the draws, or from their bounds if one of
-    the two has no spread."""
+def _harmonic_mean(
+    precision: Estimate, recall: Estimate, precision_draws: np.ndarray, recall_draws: np.ndarray
+) -> Estimate:
+    """Return F1, the harmonic mean of two estimates. Its interval comes from their bootstrap draws, or from the ends of
+    their intervals if one was not made by bootstrap."""
 
     def harmonic(p: Any, r: Any) -> Any:
-        """Return the harmonic mean of p and r, elementwise; 0 where both are 0."""
+        """Return 2 p r / (p + r), elementwise; 0 where both are 0."""
         with np.errstate(invalid="ignore"):
             return np.where(p + r > 0, 2 * p * r / np.where(p + r > 0, p + r, 1), p + r)
 
@@ -150,15 +153,16 @@ def _f1(precision: Estimate, recall: Estimate, precisions: np.ndarray, recalls: 
         return Estimate(value=None, n=n, method="no span on one side")
     value = float(harmonic(precision.value, recall.value))
     if precision.method == recall.method == BOOTSTRAP:
-        low, high = np.nanquantile(harmonic(precisions, recalls), [0.025, 0.975])
+        low, high = np.nanquantile(harmonic(precision_draws, recall_draws), [0.025, 0.975])
         return Estimate(value=value, low=float(low), high=float(high), n=n)
     low, high = harmonic(precision.low, recall.low), harmonic(precision.high, recall.high)
     return Estimate(value=value, low=float(low), high=float(high), n=n, method="bounds of precision and recall")
 
 
-def _detection_scores(marks: Marks, chosen: np.ndarray, **bootstrap: Unpack[Bootstrap]) -> DetectionScores:
-    """Return precision, recall, F1 and coverage of the detected spans that ``chosen`` selects, bool (spans,)."""
-    gold, found = marks.gold, marks.found.take(chosen)
+def _score_detection(marks: Marks, is_chosen: np.ndarray, **bootstrap: Unpack[Bootstrap]) -> DetectionScores:
+    """Return precision, recall, F1 and coverage of the detected spans that the mask ``is_chosen``, bool (spans,),
+    selects, against the gold spans."""
+    gold, found = marks.gold, marks.found.take(is_chosen)
     rates = _Rates(marks.num_individuals)
     owner = marks.individual
     same, none = np.arange(len(marks.categories)), np.zeros(len(marks.categories), dtype=np.int64)
@@ -170,7 +174,7 @@ def _detection_scores(marks: Marks, chosen: np.ndarray, **bootstrap: Unpack[Boot
                 of_found, of_gold = f_code == number, g_code == number
                 rates.add(("categories", name, match, "precision"), f_owner[of_found], f_right[of_found])
                 rates.add(("categories", name, match, "recall"), g_owner[of_gold], g_right[of_gold])
-    covered = _covered(marks, _touched(marks, chosen), chosen)
+    covered = _covered(marks, _touched(marks, is_chosen), is_chosen)
     rates.add(("covered", "overall"), owner[gold.document], covered)
     for number, name in enumerate(marks.categories):
         of = gold.category == number

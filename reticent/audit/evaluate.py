@@ -26,7 +26,7 @@ from reticent.audit.membership.asked import Task, asking_scores, with_total
 from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.attacks import USER_INFERENCE, loss_score, reference_score
 from reticent.audit.membership.groups import group_membership
-from reticent.audit.membership.hidden_states import identified
+from reticent.audit.membership.hidden_states import reidentify_authors
 from reticent.audit.membership.kinds import ORDINARY, TARGETS, Compared, KindAudit, KindShadows
 from reticent.audit.membership.measure import MembershipAudit, OutControls
 from reticent.audit.membership.names import (
@@ -38,8 +38,8 @@ from reticent.audit.membership.names import (
     STATES,
 )
 from reticent.audit.membership.self_calibration import train_on_written
-from reticent.audit.membership.threshold import ThresholdAudit, spelling_of
-from reticent.audit.membership.validity import judged, kept_by_code
+from reticent.audit.membership.threshold import ThresholdAudit, word_normaliser
+from reticent.audit.membership.validity import index_mask_by_code, with_attack_verdicts
 from reticent.audit.scoring.endpoint import Server, is_endpoint, score_endpoint
 from reticent.audit.scoring.gradients import gradient_norms, sampled_documents
 from reticent.audit.scoring.scores import score_information, score_models
@@ -126,7 +126,7 @@ def audit_models(
     zlib_bytes : int array, shape (audit_store.num_documents,), compressed size of each text, which ``zlib`` needs
     groups : name -> value of each individual of ``audit_store`` (by code, ascending), to find the worst subgroup
     units : household of each individual (by code), where support counts households
-    copied : as for `reticent.audit.membership.validity.kept_without_copies`
+    copied : as for `reticent.audit.membership.validity.keep_without_near_copies`
     split_given : the sides were not drawn at random by `reticent.engine.split`, so they may differ by themselves
 
     Raises
@@ -158,7 +158,7 @@ def audit_models(
             results.append(measured)
             if progress:
                 progress(len(results))
-    return MeasuredModels(settings=config.all_values(without=config.not_measured), models=judged(results))
+    return MeasuredModels(settings=config.all_values(without=config.not_measured), models=with_attack_verdicts(results))
 
 
 class Auditor:
@@ -207,13 +207,13 @@ class Auditor:
         if categories is not None:
             self.categories = (categories.of_words(audit, self.words), categories.names)
         self.train = train
-        self._kept = kept_by_code(self.membership.codes, self.membership.kept)
+        self._kept = index_mask_by_code(self.membership.codes, self.membership.kept)
         self.leakage = LeakageAudit(
             audit, self.words, self.true, words_of(train), members[self.words.documents], config,
             self.bootstrap, units=units, categories=self.categories, kept=self._kept,
         )  # fmt: skip
         self.kinds = KindAudit(audit, members, self.bootstrap, self.membership.kept, self.membership.uncopied)
-        spelt = SurfaceTable(self.tokenizer, spelling_of(config.surface))
+        spelt = SurfaceTable(self.tokenizer, word_normaliser(config.surface))
         owned = None if categories is None else categories.owned(audit, self.words)
         in_span = None if self.categories is None else self.categories[0] > 0
         self.threshold = ThresholdAudit(audit, members, self.words, spelt, self.bootstrap, units, owned, in_span,
@@ -507,12 +507,14 @@ class Auditor:
         controls = {**(controls or {}), **(out.document_scores() if out else {})}
         on_kinds = self._attacks_by_kind(entry, scores, base, out)
         if (own := further.pop(GRADIENT, None)) is not None and ORDINARY in on_kinds:
-            on_kinds[ORDINARY] |= {GRADIENT: self.membership.compared(GRADIENT, own, controls.get(GRADIENT))}
+            on_kinds[ORDINARY] |= {GRADIENT: self.membership.score_individuals(GRADIENT, own, controls.get(GRADIENT))}
         if information is not None:
             further[INFORMATION] = self._information_scores(information, np.ones(len(information), dtype=bool))
             for kind, mask in self.kinds.masks(entry.never_target):
                 if kind != "all":
-                    informed = self.membership.compared(INFORMATION, self._information_scores(information, mask), None)
+                    informed = self.membership.score_individuals(
+                        INFORMATION, self._information_scores(information, mask), None
+                    )
                     on_kinds[kind] = {**on_kinds.get(kind, {}), INFORMATION: informed}
         attacked = self.membership.measure(entry.objective, scores, base, lowercase, further, controls)
         self.own_scores = {name: one.own for name, one in attacked.compared.items()}
@@ -578,7 +580,9 @@ class Auditor:
             asked = self.membership.document_scores(entry.objective, own, before)
             control = {} if base is None else self.membership.of_base(entry.objective, base, mask)
             control = {**control, **(out.document_scores(kind) if out else {})}
-            found[kind] = {name: self.membership.compared(name, one, control.get(name)) for name, one in asked.items()}
+            found[kind] = {
+                name: self.membership.score_individuals(name, one, control.get(name)) for name, one in asked.items()
+            }
         if ORDINARY in found:  # where targets are the ordinary words, the same attacks
             found.setdefault(TARGETS, found[ORDINARY])
         return found
@@ -642,7 +646,7 @@ class Auditor:
         )  # fmt: skip
         sides = states, self.store.individual[asked], self.members[asked]
         scores[asked] = EVERY_ATTACK[STATES].score(*sides, seed=self.config.seed, units=units)
-        hits, codes, member = identified(*sides, seed=self.config.seed, units=units)
+        hits, codes, member = reidentify_authors(*sides, seed=self.config.seed, units=units)
         return scores, two_sides(hits, codes, member, limit=1.0, **self.bootstrap) if len(hits) else None
 
     def _utility(self, objective: str, scores: TokenScores, chosen: np.ndarray) -> SideUtility:

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
 
 
-def model_sections(audit: AuditEvidence) -> Mapping[str, Mapping[str, object]]:
+def settings_by_section(audit: AuditEvidence) -> Mapping[str, Mapping[str, object]]:
     """Return the settings of each model section of the job, by its name."""
     found = audit.settings.get("model")
     sections = found if isinstance(found, list | tuple) else ()
     return {str(each.get("name")): each for each in sections if isinstance(each, Mapping)}
 
 
-def subject_of(audit: AuditEvidence) -> Mapping[str, object] | None:
+def subject_settings(audit: AuditEvidence) -> Mapping[str, object] | None:
     """Return the job's settings of models that were trained elsewhere (``[subject]``); None if the models were trained
     here."""
     found = audit.settings.get("subject")
@@ -29,10 +29,10 @@ def subject_of(audit: AuditEvidence) -> Mapping[str, object] | None:
 
 def is_elsewhere(audit: AuditEvidence) -> bool:
     """Whether the models were trained elsewhere."""
-    return subject_of(audit) is not None
+    return subject_settings(audit) is not None
 
 
-def own_recipes(audit: AuditEvidence) -> Mapping[str, object]:
+def job_recipes(audit: AuditEvidence) -> Mapping[str, object]:
     """Return the settings of the recipes that the job defines, by name."""
     found = audit.settings.get("recipes")
     return found if isinstance(found, Mapping) else {}
@@ -46,7 +46,7 @@ def recipe_of(name: str, audit: AuditEvidence) -> Recipe | None:
         return None if found is None else replace(found, name=name)
     if name in RECIPES:
         return RECIPES[name]
-    own = own_recipes(audit).get(name)
+    own = job_recipes(audit).get(name)
     try:
         return RecipeChanges(**own).named(name) if isinstance(own, Mapping) else None
     except PolicyError:

@@ -116,8 +116,8 @@ class Texts:
         return count == 1 or (self.language == "fr" and count == 0)
 
     def evidence(self, text: str) -> str:
-        """Return an English text of the evidence in this language; texts that the catalogue lacks, such as names, are
-        unchanged."""
+        """Return the translation, into this language, of an English text of the evidence. Texts that the catalogue
+        lacks, such as names, are returned unchanged."""
         if self.language == "en":
             return text
         return self._of_evidence(text) or self._translate_parts(text) or text

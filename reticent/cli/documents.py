@@ -89,7 +89,7 @@ def synth(
         int, typer.Option(help="Documents of public text, for a stand-in foundation model.")
     ] = 0,
     diagnoses: Annotated[
-        bool, typer.Option("--diagnoses", help="Also diagnoses that nothing else goes with, for [audit.diagnoses].")
+        bool, typer.Option("--diagnoses", help="Also diagnoses that nothing else goes with, for \\[audit.diagnoses].")
     ] = False,
     language: Annotated[
         list[str] | None,
@@ -431,6 +431,7 @@ def sample(
         print(json.dumps({"folder": str(out), **counts}))
     else:
         print(f"{out}: {counts['documents']:,} of {counts['of']:,} documents, of {counts['strata']} strata")
+        print(f"Correct {out / 'annotate.html'} in a browser and save it; then: reticent detect evaluate {run} FILE")
 
 
 @_app.command(epilog=example_of("detect evaluate"))

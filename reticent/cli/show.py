@@ -22,6 +22,7 @@ from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.sampled import FEW_INDIVIDUALS, SampledRecall
 from reticent.audit.judgement.verdict import judge_risks, risk_lines, verdict_lines
 from reticent.audit.near_copies import near_copies_lines
+from reticent.audit.recipes import is_elsewhere
 from reticent.audit.report.corpus_plots import write_corpus_plots
 from reticent.audit.report.selectors import retention_rows
 from reticent.audit.report.summary import _estimate_text as _shown_mean
@@ -31,7 +32,7 @@ from reticent.audit.texts import ENGLISH
 from reticent.core.artifact import read_manifest, writing_to
 from reticent.core.eta import clock_time, span_of
 from reticent.engine.detect.rules import list_rules
-from reticent.ext.dp.budget import Spending, to_plain, totals
+from reticent.ext.dp.budget import Spending, entry_to_json, totals
 from reticent.job.run import Run
 from reticent.trainer.privacy import show_delta, show_epsilon
 
@@ -169,7 +170,7 @@ def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) 
         return
 
     console = Console()
-    console.print(summary_table(evidence.models))
+    console.print(summary_table(evidence.models, elsewhere=is_elsewhere(evidence)))
     if line := ledger_line(evidence.models):
         console.print(line, soft_wrap=True)
     for line in guarantee_lines(evidence.models):
@@ -239,7 +240,11 @@ def print_budget(spendings: list[Spending], files: list[Path], as_json: bool) ->
 
     place = ", ".join(map(str, files))
     if as_json:
-        print(json.dumps({"file": place, "runs": [to_plain(each) for each in spendings], "totals": totals(spendings)}))
+        print(
+            json.dumps(
+                {"file": place, "runs": [entry_to_json(each) for each in spendings], "totals": totals(spendings)}
+            )
+        )
         return
     if not spendings:
         print(f"{place}: no private run is noted")
@@ -386,8 +391,8 @@ def sampled_lines(found: SampledRecall) -> Iterator[str]:
             f"Identifiers that detection leaves in all documents: about {left.value:,.0f}, at most {left.high:,.0f} "
             "(each counted wherever it stands)."
         )
-    if found.over_few:
-        names = ", ".join(f"{name}: {num}" for name, num in found.over_few.items())
+    if found.rows_over_few:
+        names = ", ".join(f"{name}: {num}" for name, num in found.rows_over_few.items())
         yield (
             f"Warning: intervals over fewer than {FEW_INDIVIDUALS} individuals ({names}) may not hold if one outside "
             "of the sample has far more identifiers than any in it. A larger sample helps."

@@ -869,7 +869,7 @@ def delete_left(prefix: str, parent: Path) -> None:
     """Delete this user's temporary folders with this prefix whose process has died; those in use are locked."""
     for left in parent.glob(f"{prefix}*"):
         try:
-            with _lock_folder(left, fcntl.LOCK_NB, new=False):
+            with _lock_folder(left, fcntl.LOCK_NB, is_new=False):
                 if left.stat().st_uid == os.getuid():
                     shutil.rmtree(left, ignore_errors=True)
         except OSError:
@@ -877,17 +877,18 @@ def delete_left(prefix: str, parent: Path) -> None:
 
 
 @contextmanager
-def _lock_folder(folder: Path, wait: int = 0, *, new: bool = True) -> Iterator[None]:
-    """Hold a lock on a folder for the ``with`` block; with ``LOCK_NB``, raise `OSError` if another process has it. The
-    lock is on a file in the folder, as network file systems share such locks between hosts."""
+def _lock_folder(folder: Path, lock_flags: int = 0, *, is_new: bool = True) -> Iterator[None]:
+    """Hold an exclusive lock on a folder for the ``with`` block. With ``LOCK_NB`` in ``lock_flags``, raise `OSError` if
+    another process holds it, instead of waiting. The lock is on a file in the folder, as network file systems share
+    such locks between hosts; ``is_new`` creates that file."""
     inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        flags = os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL if new else 0)
+        flags = os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL if is_new else 0)
         number = os.open(HELD, flags, mode=0o600, dir_fd=inside)
     finally:
         os.close(inside)
     try:
-        fcntl.flock(number, fcntl.LOCK_EX | wait)
+        fcntl.flock(number, fcntl.LOCK_EX | lock_flags)
         yield
     finally:
         os.close(number)

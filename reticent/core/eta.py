@@ -67,7 +67,7 @@ class Work:
     work: float
 
     @property
-    def sort(self) -> tuple[str, str, str]:
+    def speed_key(self) -> tuple[str, str, str]:
         """Key under which speeds are averaged: kind, model and recipe."""
         return self.kind, self.model, self.recipe
 
@@ -128,16 +128,17 @@ class Plan:
         self._measured: dict[tuple[str, ...], list[float]] = {}
         for name, entry in (earlier or {}).items():
             if name in self.steps and entry["work"]:
-                self._count(self._earlier, self.steps[name], entry["work"], entry["seconds"])
+                self._add_to_totals(self._earlier, self.steps[name], entry["work"], entry["seconds"])
         #: Share at the first report of the running step, and the time of that report; None before it.
         self._seen: float | None = None
         self._seen_at = self._started = self._began = self._share = 0.0
 
     @staticmethod
-    def _count(into: dict[tuple[str, ...], list[float]], step: Work, work: float, seconds: float) -> None:
-        """Add tokens and seconds of a step to two totals: of its kind, model and recipe, and of its kind and model."""
-        for key in (step.sort, step.sort[:2]):
-            total = into.setdefault(key, [0.0, 0.0])
+    def _add_to_totals(totals: dict[tuple[str, ...], list[float]], step: Work, work: float, seconds: float) -> None:
+        """Add the tokens and seconds of a step to two entries of ``totals``: that of its kind, model and recipe, and
+        that of its kind and model."""
+        for key in (step.speed_key, step.speed_key[:2]):
+            total = totals.setdefault(key, [0.0, 0.0])
             total[0] += work
             total[1] += seconds
 
@@ -162,7 +163,7 @@ class Plan:
         if step is None:
             return None
         work = step.work * (1 - self._began)
-        self._count(self._measured, step, work, self._clock() - self._started)
+        self._add_to_totals(self._measured, step, work, self._clock() - self._started)
         self.done.add(step.name)
         return work
 
@@ -180,10 +181,10 @@ class Plan:
         if step is self.running and (own := self._own_speed()):
             return own
         for measured in (self._measured, self._earlier):
-            for key in (step.sort, step.sort[:2]):
+            for key in (step.speed_key, step.speed_key[:2]):
                 if key in measured and measured[key][1] > 0:
                     return measured[key][0] / measured[key][1]
-        if self.running is not None and step.sort[:2] == self.running.sort[:2]:
+        if self.running is not None and step.speed_key[:2] == self.running.speed_key[:2]:
             return self._own_speed()
         return None
 

@@ -101,6 +101,7 @@ class Progress:
         self, description: str, total: int | None, unit: str, portion: tuple[float, float] = (0.0, 1.0)
     ) -> Iterator[Callable[..., None]]:
         """Yield a callback ``advance(done, total=None, note="")`` that reports a task's progress in ``unit``.
+        ``portion`` is the task's range (start, end) of the plan's step, from 0 to 1.
 
         ``portion`` is where it begins and ends within a step of the plan that is made of several tasks.
         """
@@ -130,7 +131,8 @@ class Progress:
                 bars.stop()
 
     def _advance_plan(self, done: Any, total: int | None, portion: tuple[float, float]) -> None:
-        """Set the completed share of the plan's running step."""
+        """Set the completed share of the plan's running step, given that ``done`` of ``total`` are done in the step's
+        range ``portion``."""
         if self.plan is None or self.plan.running is None:
             return
         began = 0

@@ -86,11 +86,11 @@ class Planted:
         """Whether each canary was inserted into documents (its coin flip), bool (num_canaries,)."""
         return self.table.column("included").to_numpy(zero_copy_only=False)
 
-    def without(self, left_out: np.ndarray) -> Planted:
-        """Return a copy without the canary insertions in the documents ``left_out`` (row numbers, int64), and without
-        canaries that have no insertion elsewhere."""
+    def without(self, documents: np.ndarray) -> Planted:
+        """Return a copy without the canaries in ``documents`` (row numbers, int64). A canary that was inserted only
+        there is dropped altogether."""
         document, canary = (self.places.column(name).to_numpy() for name in ("document", "canary"))
-        stays = ~np.isin(document, left_out)
+        stays = ~np.isin(document, documents)
         kept = np.ones(self.table.num_rows, dtype=bool)
         kept[np.setdiff1d(canary, canary[stays])] = False
         places = self.places.filter(pa.array(stays))
@@ -150,8 +150,8 @@ def _draw_texts(
     """Return columns prefix, secret, suffix and references (alternative secrets), one entry per canary; no two secrets
     are equal."""
     num, width = len(arms), config.num_references + 1
-    codes = _codes(random, num * width).reshape(num, width)
-    rows = _word_rows(random, words, num * width).reshape(num, width)
+    codes = _draw_codes(random, num * width).reshape(num, width)
+    rows = _draw_phrases(random, words, num * width).reshape(num, width)
     numbers = 100_000 + random.choice(900_000, num, replace=False)
     secrets = np.where((arms == "ngram")[:, None], rows, codes)
     prefixes, suffixes = [], []
@@ -168,14 +168,14 @@ def _draw_texts(
     }
 
 
-def _codes(random: np.random.Generator, num: int) -> np.ndarray:
-    """Return distinct random codes such as 123-45-6789."""
+def _draw_codes(random: np.random.Generator, num: int) -> np.ndarray:
+    """Return ``num`` distinct random codes such as 123-45-6789."""
     drawn = random.choice(10**9, num, replace=False)
     return np.array([f"{n // 10**6:03d}-{n // 10**4 % 100:02d}-{n % 10**4:04d}" for n in drawn.tolist()], dtype=object)
 
 
-def _word_rows(random: np.random.Generator, words: Sequence[str], num: int) -> np.ndarray:
-    """Return distinct random texts of `NUM_WORDS` words."""
+def _draw_phrases(random: np.random.Generator, words: Sequence[str], num: int) -> np.ndarray:
+    """Return ``num`` distinct random phrases, each of `NUM_WORDS` words drawn from ``words``."""
     base, rows = len(words), np.empty(0, dtype=np.int64)
     while len(rows) < num:
         drawn = random.integers(0, base**NUM_WORDS, num)
@@ -195,8 +195,8 @@ def plant(
     *,
     more_columns: Sequence[str] = (),
 ) -> dict[str, int]:
-    """Write a copy of the corpus with the included canaries appended to documents, and a table of their positions, to
-    ``folder``; return counts.
+    """Write a copy of the corpus to ``folder``, with every included canary appended to documents of its individual, and
+    a table of the canaries' positions. Return counts.
 
     A canary stands at the end of its individual's documents, each copy in one drawn at random, so that the spans that a
     corpus brings stay where they are. Returns counts. ``more_columns`` of the source are taken along, as text.
@@ -206,7 +206,7 @@ def plant(
     clash = set(more_columns) & set(DOCUMENTS.names)
     if clash:
         raise PolicyError(f"canaries: the source's column {min(clash)} would stand beside ours of that name; rename it")
-    addition, places = _additions(corpus, individuals, canaries, config)
+    addition, places = _texts_to_append(corpus, individuals, canaries, config)
     lengths = np.zeros(len(addition), dtype=np.int64)
     texts = pa.array(["", *(text for text in addition.values())], pa.large_string())
     where = np.array(sorted(addition), dtype=np.int64)
@@ -242,7 +242,7 @@ def plant(
     return {"copies": places.num_rows, "documents": len(addition)}
 
 
-def _additions(
+def _texts_to_append(
     corpus: Corpus, individuals: Individuals, canaries: pa.Table, config: CanaryConfig
 ) -> tuple[dict[int, str], pa.Table]:
     """Return the text to append to each document (row number -> text), and a table of the canaries' character ranges in
@@ -272,8 +272,8 @@ def _additions(
 
 
 def mark_spans(file: Path, planted: Planted, doc_ids: pa.Array, left_out: np.ndarray) -> int:
-    """Edit ``spans.parquet`` around inserted canaries, so that those of protected arms are detected and the others are
-    not; return the number of spans added.
+    """Edit the detected spans (``spans.parquet``) so that the secrets of canaries in protected arms are spans, and no
+    other part of a canary is. Return the number of spans added.
 
     What detectors found inside a canary goes, and a span that reaches into one ends before it; the codes of
     ``protected`` and ``context`` become spans of the detector "canary".

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
-from reticent.engine.identity import FOLDED, Ids, check_choice, check_distinct, check_real, one_id_each
+from reticent.engine.identity import FOLDED, Ids, check_choice, require_distinct_ids, require_real_ids, unify_spellings
 from reticent.engine.schema import DOCUMENTS, owned_batch
 from reticent.engine.sources.batches import as_scanned, kept_rows, memory_from, merged, reading_pool, stretches
 from reticent.engine.sources.columns import REQUIRED, SOURCE_COLUMN, Reader
@@ -53,7 +53,7 @@ class Corpus:
     #: Treatment of documents whose text is null.
     on_null: OnNull = "stop"
     ids: Ids = "stop"
-    #: Ids that look like a word for no id (`check_real`) and are real.
+    #: Ids that look like a word for no id (`require_real_ids`) and are real.
     real_ids: Collection[str] = frozenset()
     #: Files passed over, the dialect of CSV, and documents left out; whole once the corpus was scanned.
     reading: Reading = field(default_factory=Reading)
@@ -92,9 +92,9 @@ class Corpus:
             A file cannot be read, a column is missing or of a wrong type, a value is null, an id is blank, a text is
             not valid UTF-8, a span does not fit its text.
         """
-        self._find_null_texts()
+        self._scan_if_skipping_nulls()
         if wanted is not None:
-            parts = self._stretches(columns, batch_rows, wanted, 1)
+            parts = self._contiguous_parts(columns, batch_rows, wanted, 1)
             chosen = (kept_rows(found, wanted[first : first + length]) for first, length, found in parts)
             yield from merged(itertools.chain.from_iterable(chosen), batch_rows)
             return
@@ -161,7 +161,9 @@ class Corpus:
         CorpusError
             As :meth:`batches`, or the files hold other numbers of rows than when they were scanned.
         """
-        streams = [(first, found) for first, _, found in self._stretches(columns, BATCH_ROWS, wanted, BATCH_ROWS)]
+        streams = [
+            (first, found) for first, _, found in self._contiguous_parts(columns, BATCH_ROWS, wanted, BATCH_ROWS)
+        ]
         with reading_pool(frugal) as pool:
 
             def work_and_release(first: int, batch: pa.RecordBatch) -> None:
@@ -172,11 +174,11 @@ class Corpus:
 
             in_threads(streams, work_and_release, num_threads)
 
-    def _stretches(
+    def _contiguous_parts(
         self, columns: Sequence[str], batch_rows: int, wanted: np.ndarray | None, at_least: int
     ) -> Iterator[tuple[int, int, Iterator[pa.RecordBatch]]]:
-        """Yield the contiguous parts of the corpus that hold a wanted document: the first document's row number, the
-        number of documents, and an iterator over their record batches."""
+        """Yield the contiguous parts of the corpus that hold a wanted document, each as its first document's row
+        number, its number of documents, and an iterator over its record batches."""
         self.scan()
         for part in stretches(self.source.fragments, self._num_rows, self._kept, wanted, at_least):
             found = self._reader.read(part.fragment, columns, batch_rows, part.row_groups, part.row)
@@ -212,18 +214,18 @@ class Corpus:
             if not batches or not any(batch.num_rows for batch in batches):
                 raise CorpusError(f"{self.source.name}: no documents")
             table = pa.Table.from_batches(batches)
-            place = partial(self._place, num_rows=num_rows)
-            check_distinct(table.column("doc_id"), self.columns.doc_id, place)
+            place = partial(self._describe_place, num_rows=num_rows)
+            require_distinct_ids(table.column("doc_id"), self.columns.doc_id, place)
             for name in [name for name in FOLDED if name in table.column_names]:
-                check_real(table.column(name), str(as_spelt.column_of(name)), self.real_ids, place)
-                table, num_joined = one_id_each(table, name, str(as_spelt.column_of(name)), self.ids, place)
+                require_real_ids(table.column(name), str(as_spelt.column_of(name)), self.real_ids, place)
+                table, num_joined = unify_spellings(table, name, str(as_spelt.column_of(name)), self.ids, place)
                 if num_joined:
                     repaired[f"spellings of {name} joined with others"] = num_joined
             table = self._drop_null_texts(table, np.concatenate(kept)) if skips else table
             self._check_individuals(table)
             self._ids, self._num_rows, self.repaired = table, num_rows, repaired
             self.reading.oddities = self._unusual_values()
-            self.reading.scanned()
+            self.reading.tell_scan_notices()
         return self._ids
 
     def _unusual_values(self) -> list[str]:
@@ -237,18 +239,18 @@ class Corpus:
         columns = self.columns
         return oddities(texts, self.num_documents, self.num_individuals, columns.text, columns.individual_id)
 
-    def _drop_null_texts(self, ids: pa.Table, kept: np.ndarray) -> pa.Table:
-        """Return the ids of documents with a text (mask ``kept``), and store mask and count; `CorpusError` if no text
-        is left."""
-        if kept.all():
+    def _drop_null_texts(self, ids: pa.Table, has_text: np.ndarray) -> pa.Table:
+        """Return the table ``ids`` without the documents whose text is null, and store the mask ``has_text``. Raise
+        `CorpusError` if no text is left."""
+        if has_text.all():
             return ids
-        if not kept.any():
-            raise CorpusError(f"{self.source.name}: no documents: the text of all {len(kept):,} is null")
-        self._kept, self.reading.num_skipped = kept, int(np.count_nonzero(~kept))
-        return ids.filter(pa.array(kept))
+        if not has_text.any():
+            raise CorpusError(f"{self.source.name}: no documents: the text of all {len(has_text):,} is null")
+        self._kept, self.reading.num_skipped = has_text, int(np.count_nonzero(~has_text))
+        return ids.filter(pa.array(has_text))
 
-    def _find_null_texts(self) -> None:
-        """Scan the corpus, if not done yet, to find the documents with a null text where these are skipped."""
+    def _scan_if_skipping_nulls(self) -> None:
+        """Scan the corpus, once, if documents with a null text are to be skipped: the scan finds these."""
         if self.on_null == "skip":
             self.scan()
 
@@ -279,8 +281,8 @@ class Corpus:
         """Number of distinct individuals."""
         return _count_distinct(self.scan().column("individual_id"))
 
-    def documents_of_fragments(self) -> list[int]:
-        """Return the number of documents in each file (fragment) of the source, in order, excluded documents not
+    def num_documents_by_fragment(self) -> list[int]:
+        """Return the number of documents in each file (fragment) of the source, in order; excluded documents are not
         counted."""
         kept = np.ones(self.scan().num_rows, dtype=bool)  # the scan finds the rows that are left out
         kept = kept if self._kept is None else self._kept
@@ -294,7 +296,7 @@ class Corpus:
         documents in memory never have the fingerprint of a file.
         """
         if self._fingerprint is None:
-            self._find_null_texts()
+            self._scan_if_skipping_nulls()
             how = [self.source.kind, self.columns.model_dump(), *self.source.settings()]
             how += ["fold"] if self.ids == "fold" else []  # the others read the same
             how += [] if self.time_zone is None else ["time_zone", self.time_zone]
@@ -323,10 +325,10 @@ class Corpus:
         from 0."""
         self.scan()
         row = document if self._kept is None else int(np.flatnonzero(self._kept)[document])
-        return self._place(row, self._num_rows)
+        return self._describe_place(row, self._num_rows)
 
-    def _place(self, row: int, num_rows: Sequence[int]) -> str:
-        """Return file and row of a source row as text for an error message; ``num_rows`` has the number of rows of each
+    def _describe_place(self, row: int, num_rows: Sequence[int]) -> str:
+        """Return file and row of a source row as text for an error message; ``num_rows`` is the number of rows of each
         file."""
         for fragment, length in zip(self.source.fragments, num_rows, strict=True):
             if row < length:

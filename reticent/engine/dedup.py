@@ -98,8 +98,14 @@ def find_copies(
         "documents": corpus.num_documents,
         "individuals": int(owners.max()) + 1,
         "words": int(words.sum()),
-        "exact": {"within": _count_within(exact_copy, words), "across": _count_across(exact, owners, words)},
-        "near": {"within": _count_within(near_copy, words), "across": _count_across(cluster, owners, words)},
+        "exact": {
+            "within": _count_copies_within(exact_copy, words),
+            "across": _count_copies_across(exact, owners, words),
+        },
+        "near": {
+            "within": _count_copies_within(near_copy, words),
+            "across": _count_copies_across(cluster, owners, words),
+        },
         "passages": _count_passages(copies, owners, words, config.passage_words),
         "support": _count_lifted_words(corpus, cluster, owners, config),
     }
@@ -144,28 +150,32 @@ def _household_codes(corpus: Corpus, owners: np.ndarray) -> np.ndarray:
     return np.where(encoded.is_valid(), codes, len(encoded.dictionary) + owners).astype(np.uint32)
 
 
-def _first_in_group(group: np.ndarray, owners: np.ndarray) -> np.ndarray:
-    """Return for each document the row number of its owner's first document in the same group; `NOT_A_COPY` for the
-    first itself; uint32."""
+def _first_in_group(groups: np.ndarray, owners: np.ndarray) -> np.ndarray:
+    """Return for each document the row number of the first document with the same owner and the same group, uint32. The
+    first document itself gets `NOT_A_COPY`."""
     _, first, inverse = np.unique(
-        owners.astype(np.uint64) << np.uint64(32) | group, return_index=True, return_inverse=True
+        owners.astype(np.uint64) << np.uint64(32) | groups, return_index=True, return_inverse=True
     )
     copy_of = first[inverse].astype(np.uint32)
     copy_of[first] = NOT_A_COPY
     return copy_of
 
 
-def _share_of_words(some: np.ndarray, words: np.ndarray) -> float:
-    """Return the sum of ``some`` divided by the sum of ``words``; 0 if there are no words."""
-    return float(some.sum() / total) if (total := words.sum()) else 0.0
+def _share_of_words(part: np.ndarray, total_words: np.ndarray) -> float:
+    """Return ``part.sum() / total_words.sum()``, where both arrays hold numbers of words; 0 if the total is 0."""
+    return float(part.sum() / total) if (total := total_words.sum()) else 0.0
 
 
-def _count_within(copy_of: np.ndarray, words: np.ndarray) -> dict[str, Any]:
-    """Return counts of the documents that repeat another of the same individual, of their clusters, and their share of
-    all words."""
+def _count_copies_within(copy_of: np.ndarray, num_words: np.ndarray) -> dict[str, Any]:
+    """Return the number of documents that repeat another one of their individual, the number of groups of such copies,
+    and the copies' share of all words. ``num_words`` is the word count of each document."""
     copies = copy_of != NOT_A_COPY
     groups = len(np.unique(copy_of[copies]))
-    return {"documents": int(copies.sum()), "clusters": groups, "words_share": _share_of_words(words[copies], words)}
+    return {
+        "documents": int(copies.sum()),
+        "clusters": groups,
+        "words_share": _share_of_words(num_words[copies], num_words),
+    }
 
 
 def _shared_clusters(cluster: np.ndarray, owners: np.ndarray) -> np.ndarray:
@@ -176,28 +186,35 @@ def _shared_clusters(cluster: np.ndarray, owners: np.ndarray) -> np.ndarray:
     return other[cluster]
 
 
-def _count_across(cluster: np.ndarray, owners: np.ndarray, words: np.ndarray) -> dict[str, Any]:
-    """Return counts of documents in duplicate clusters of several individuals, of these clusters, and their share of
-    all words."""
+def _count_copies_across(cluster: np.ndarray, owners: np.ndarray, num_words: np.ndarray) -> dict[str, Any]:
+    """Return the number of documents in duplicate clusters that span several individuals, the number of these clusters,
+    and the documents' share of all words. ``num_words`` is the word count of each document."""
     shared = _shared_clusters(cluster, owners)
     clusters = len(np.unique(cluster[shared]))
-    return {"documents": int(shared.sum()), "clusters": clusters, "words_share": _share_of_words(words[shared], words)}
-
-
-def _count_passages(copies: Copies, owners: np.ndarray, words: np.ndarray, num_words: int) -> dict[str, Any]:
-    """Return, for repeated passages of ``num_words`` words or more, the documents that have one and the share of words
-    in them: within an individual's documents, and across individuals."""
-    within, across = copies.passages(owners, num_words=num_words)
     return {
-        "min_words": num_words,
-        "within": {"documents": int((within > 0).sum()), "words_share": _share_of_words(within, words)},
-        "across": {"documents": int((across > 0).sum()), "words_share": _share_of_words(across, words)},
+        "documents": int(shared.sum()),
+        "clusters": clusters,
+        "words_share": _share_of_words(num_words[shared], num_words),
+    }
+
+
+def _count_passages(
+    copies: Copies, owners: np.ndarray, words_of_documents: np.ndarray, min_words: int
+) -> dict[str, Any]:
+    """Count documents with a passage of ``min_words`` words or more that another document repeats. Return the count and
+    the share of words in such passages, once for repeats within an individual and once for repeats across
+    individuals."""
+    within, across = copies.passages(owners, num_words=min_words)
+    return {
+        "min_words": min_words,
+        "within": {"documents": int((within > 0).sum()), "words_share": _share_of_words(within, words_of_documents)},
+        "across": {"documents": int((across > 0).sum()), "words_share": _share_of_words(across, words_of_documents)},
     }
 
 
 def _count_lifted_words(corpus: Corpus, cluster: np.ndarray, owners: np.ndarray, config: DedupConfig) -> dict[str, Any]:
-    """Return the number, and share of occurrences, of the words whose support reaches k only because documents are
-    copied between individuals."""
+    """Return the number of words whose support reaches k only because documents are copied between individuals, and the
+    share of all word occurrences that they make up."""
 
     found = {"k": config.k, "lifted_words": 0, "lifted_share": 0.0}
     shared = _shared_clusters(cluster, owners)
@@ -228,8 +245,8 @@ def _count_lifted_words(corpus: Corpus, cluster: np.ndarray, owners: np.ndarray,
 def _find_documents_to_drop(
     copies: Copies, exact_copy: np.ndarray, near_copy: np.ndarray, config: DedupConfig
 ) -> np.ndarray:
-    """Return for each document the row number of the document that it repeats, if it is to be left out; otherwise
-    `NOT_A_COPY`; uint32."""
+    """Return for each document that is to be left out the row number of the document it repeats, and `NOT_A_COPY` for
+    all others; uint32 (num_documents,)."""
     if config.mode == "off":
         return np.full(len(exact_copy), NOT_A_COPY)
     if config.scope == "individual":
@@ -240,10 +257,10 @@ def _find_documents_to_drop(
     return copies.near(one_owner, threshold=config.threshold, shingle=config.shingle_words)[1]
 
 
-def _left_out_table(corpus: Corpus, rows: np.ndarray, kept: np.ndarray) -> pa.Table:
-    """Return the table of documents to leave out: their rows and ids, and rows and ids of the documents ``kept`` in
-    their stead."""
+def _left_out_table(corpus: Corpus, dropped: np.ndarray, kept: np.ndarray) -> pa.Table:
+    """Return the table of duplicates: row number and id of each document in ``dropped`` (to leave out), and of its
+    counterpart in ``kept``."""
     doc_ids = corpus.scan().column("doc_id")
     kept = kept.astype(np.int64)
-    columns = [pa.array(rows), doc_ids.take(pa.array(rows)), pa.array(kept), doc_ids.take(pa.array(kept))]
+    columns = [pa.array(dropped), doc_ids.take(pa.array(dropped)), pa.array(kept), doc_ids.take(pa.array(kept))]
     return pa.table(columns, schema=LEFT_OUT)

@@ -28,7 +28,8 @@ WORDS_AT_ONCE = 1 << 22
 
 
 def gaussian_sigma(epsilon: float, delta: float) -> float:
-    """Return the least sigma of Gaussian noise for (epsilon, delta)-privacy at sensitivity 1 [@balle2018].
+    """Return the least standard deviation of Gaussian noise that gives (epsilon, delta)-privacy at sensitivity 1
+    [@balle2018].
 
     >>> round(gaussian_sigma(4.377178, 1e-5), 3), round(gaussian_sigma(1.993091, 1e-5), 3)
     (1.0, 2.0)
@@ -40,33 +41,34 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
             f"threshold: expected an epsilon over 0 and a delta between 0 and 1, got {epsilon} and {delta}"
         )
 
-    def spent(sigma: float) -> float:
+    def delta_of(sigma: float) -> float:
         """Return the delta of the Gaussian mechanism with this sigma, at ``epsilon`` and sensitivity 1."""
         half, tail = 1 / (2 * sigma), epsilon * sigma
         return float(norm.cdf(half - tail) - math.exp(epsilon + norm.logcdf(-half - tail)))
 
     low, high = 1e-3, 1.0
-    while spent(high) > delta:
+    while delta_of(high) > delta:
         high *= 2
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (low, middle) if spent(middle) <= delta else (middle, high)
+        low, high = (low, middle) if delta_of(middle) <= delta else (middle, high)
     return high
 
 
 def vote_threshold(k: int, max_words: int, sigma: float, delta: float) -> float:
-    """Return the threshold on the noisy sum of votes (1 / sqrt(max_words) each) above which a word is unprotected; the
-    probability that noise lifts any of one individual's words with only k voters above it is at most ``delta``."""
+    """Return the threshold that the noisy sum of votes (1 / sqrt(max_words) each) must exceed for a word to be
+    unprotected. The probability that noise lifts any of one individual's words with only k voters above it is at most
+    ``delta``."""
     from scipy.stats import norm
 
     return float(k / math.sqrt(max_words) + sigma * norm.isf(-math.expm1(math.log1p(-delta) / max_words)))
 
 
-def voted_shares(k: int, max_words: int, epsilon: float, delta: float, largest: int) -> np.ndarray:
-    """Return the probability that a word is unprotected, for each number of voters from 0 to ``largest``: float64
-    (largest + 1,), 0 below k. Half of ``delta`` is for the noise, half for words of k voters.
+def unprotected_shares_by_votes(k: int, max_words: int, epsilon: float, delta: float, largest: int) -> np.ndarray:
+    """Return the probability that a word is unprotected, given its number of voters from 0 to ``largest``: float64
+    (largest + 1,), 0 below k. Half of ``delta`` is spent on the noise, half on words with k voters.
 
-    >>> voted_shares(2, 100, 8.0, 1e-5, 60)[[1, 20, 35, 60]].round(3).tolist()
+    >>> unprotected_shares_by_votes(2, 100, 8.0, 1e-5, 60)[[1, 20, 35, 60]].round(3).tolist()
     [0.0, 0.008, 0.51, 1.0]
     """
     from scipy.stats import norm
@@ -79,22 +81,24 @@ def voted_shares(k: int, max_words: int, epsilon: float, delta: float, largest: 
     return np.asarray(np.where(voters >= k, shares, 0.0))
 
 
-def count_voters(parts: Iterable[tuple[np.ndarray, np.ndarray]], order: np.ndarray, max_words: int) -> np.ndarray:
-    """Return the number of individuals that vote for each word, int64 (num_words,), when each votes for at most
-    ``max_words`` words.
+def count_voters(
+    occurrences: Iterable[tuple[np.ndarray, np.ndarray]], rank_of_word: np.ndarray, max_words: int
+) -> np.ndarray:
+    """Return the number of individuals that vote for each word, int64 (num_words,). Each individual votes for the
+    ``max_words`` words that they use most.
 
     Each individual votes for the words that occur most often in their own documents, at most ``max_words``. The choice
-    depends on their own documents and on ``order`` alone.
+    depends on their own documents and on ``rank_of_word`` alone.
 
     Parameters
     ----------
-    parts : pairs of int arrays, shape (occurrences,), whose word stands there, and its number; all words of an
+    occurrences : pairs of int arrays, shape (occurrences,), whose word stands there, and its number; all words of an
         individual are in one part
-    order : int array, shape (num words,), a fixed order of the words that decides between words used equally often
+    rank_of_word : int array, shape (num words,), fixed; the lower rank decides between words used equally often
     """
-    num_words = len(order)
+    num_words = len(rank_of_word)
     voters = np.zeros(num_words, dtype=np.int64)
-    for unit, word in parts:
+    for unit, word in occurrences:
         pairs, counts = np.unique(unit.astype(np.int64) * num_words + word, return_counts=True)
         units, words = np.divmod(pairs, num_words)
         _, lengths = np.unique(units, return_counts=True)
@@ -102,30 +106,30 @@ def count_voters(parts: Iterable[tuple[np.ndarray, np.ndarray]], order: np.ndarr
         voters += np.bincount(words[~chooses], minlength=num_words)
         if chooses.any():
             units, words, counts = units[chooses], words[chooses], counts[chooses]
-            ranked = np.lexsort((order[words], -counts, units))
+            ranked = np.lexsort((rank_of_word[words], -counts, units))
             lengths = lengths[lengths > max_words]
             place = np.arange(len(ranked)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
             voters += np.bincount(words[ranked[place < max_words]], minlength=num_words)
     return voters
 
 
-def numbered_words(
-    words: NumberedWords, numbering: NgramIndex, index: NgramIndex, units: np.ndarray, counted: np.ndarray
+def iter_word_occurrences(
+    words: NumberedWords, source_index: NgramIndex, index: NgramIndex, units: np.ndarray, is_counted: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield pairs of arrays (individual, word) with one entry per word occurrence, from stored word numbers, as
-    `count_voters` takes them.
+    """Yield arrays (unit, word) with one entry per word occurrence, in parts that hold whole units, for `count_voters`.
+    Stored word numbers are rows of ``source_index``; those yielded are rows of ``index``.
 
     Parameters
     ----------
-    numbering : the index whose rows number the words
+    source_index : the index whose rows number the words
     index : whose rows the words of the parts have; of a word that it does not hold nothing counts
-    units, counted : of each document its unit, and whether it counts
+    units, is_counted : of each document its unit, and whether it counts
     """
     import pyarrow.compute as pc
 
-    rows = pc.index_in(numbering.words().column("word"), value_set=index.words().column("word"))
+    rows = pc.index_in(source_index.words().column("word"), value_set=index.words().column("word"))
     row_of = np.append(rows.fill_null(-1).to_numpy(), -1).astype(np.int64)
-    documents = np.flatnonzero(counted)
+    documents = np.flatnonzero(is_counted)
     documents = documents[np.argsort(units[documents], kind="stable")]
     lengths = words.doc_offsets[documents + 1] - words.doc_offsets[documents]
     total, first = np.cumsum(lengths), 0
@@ -134,7 +138,7 @@ def numbered_words(
     while first < len(documents):
         full = (total[first - 1] if first else 0) + WORDS_AT_ONCE
         last = int(ends[min(int(np.searchsorted(total[ends - 1], full)), len(ends) - 1)])
-        numbers = words.of(documents[first:last])
+        numbers = words.index_rows(documents[first:last])
         word = row_of[np.minimum(numbers, len(row_of) - 1)]
         unit = np.repeat(units[documents[first:last]].astype(np.int64), lengths[first:last])
         yield unit[word >= 0], word[word >= 0]

@@ -69,7 +69,8 @@ class EpochTokens:
         return self._folder / f"epoch-{epoch:04d}"
 
     def _start_writing(self, epoch: int) -> Future[Path]:
-        """Return a future for an epoch's token store, started in the background if it is not there yet."""
+        """Start to write an epoch's token store in the background, unless that was done before; return the future of
+        its folder."""
         if epoch not in self._made:
             self._made[epoch] = self._thread.submit(self._write_epoch, epoch)
         return self._made[epoch]

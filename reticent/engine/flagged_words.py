@@ -96,8 +96,8 @@ class FlaggedWords:
         return survey_documents(batches, num_threads=self.num_threads)
 
     def spans_of(self, part: Part, words: Words) -> SpanArrays:
-        """Return the direct identifiers in a batch as arrays (offsets, starts, ends, labels): the detected spans, and
-        every word that is protected because it is part of an identifier elsewhere."""
+        """Return the direct identifiers in a batch as arrays (offsets by document, starts, ends, labels). These are the
+        detected spans, and every word that is protected because it is part of an identifier elsewhere."""
         if self._spans is None:
             return (
                 np.zeros(len(part.texts) + 1, dtype=np.int64),
@@ -121,8 +121,8 @@ class FlaggedWords:
         return offsets, first, last, pa.concat_arrays(names).take(pa.array(order))
 
     def _blacklisted_words(self, part: Part, words: Words) -> list[tuple[str, np.ndarray]]:
-        """Return, for each category, a mask of the batch's words that are protected because they are part of an
-        identifier elsewhere; the last batch's is cached."""
+        """Return for each category a mask of the batch's words that are protected because they are part of an
+        identifier elsewhere. The result for the last batch is cached."""
         if self._last_spread is None or self._last_spread[0] is not part:
             found = [
                 (name, blacklist.match(part.texts, words, part.units, num_threads=self.num_threads))
@@ -131,12 +131,13 @@ class FlaggedWords:
             self._last_spread = part, found
         return self._last_spread[1]
 
-    def placed(self, error: CorpusError, part: Part) -> CorpusError:
-        """Return a copy of an error about a document of a batch, with the document's file and row in its message."""
-        return placed(error, partial(self.place, part))
+    def locate_error(self, error: CorpusError, part: Part) -> CorpusError:
+        """Return a copy of an error whose message names the document by file and row instead of its number in the
+        batch."""
+        return placed(error, partial(self.describe_place, part))
 
-    def place(self, part: Part, row: int) -> str:
-        """Return file and row of a document of a batch as text for an error message."""
+    def describe_place(self, part: Part, row: int) -> str:
+        """Return the file and row of a batch's document as text for an error message."""
         return self._selection.corpus.place(part.first + int(np.flatnonzero(part.keep)[row]))
 
     def check_tokens(self, part: Part, words: Words, token_offsets: np.ndarray) -> None:
@@ -145,7 +146,7 @@ class FlaggedWords:
         passed_over = np.flatnonzero((num_words > 0) & (np.diff(token_offsets) == 0))
         if len(passed_over):
             row = int(passed_over[0])
-            raise CorpusError(f"{self.place(part, row)}: {no_token(int(num_words[row]))}")
+            raise CorpusError(f"{self.describe_place(part, row)}: {no_token(int(num_words[row]))}")
 
     def __iter__(self) -> Iterator[Flagged]:
         policy, threads = self._policy, self.num_threads
@@ -206,8 +207,8 @@ class _Selection:
         self.corpus, self.individuals, self.splits = corpus, individuals, splits
 
     def batches(self) -> Iterator[Part]:
-        """Yield the batches of the corpus that have a document of the wanted splits, each with its individuals' codes
-        and a mask of these documents."""
+        """Yield the corpus batches that have a document of the wanted splits, with the individuals' codes and a mask of
+        the wanted documents."""
         first = 0
         wanted = self.individuals.mask(*self.splits) if self.individuals is not None and self.splits else None
         for batch in self.corpus.batches(columns=("doc_id", "individual_id", "text")):
@@ -226,14 +227,14 @@ def _collect_blacklists(
     selection: _Selection,
     spans: SpanReader,
     policy: Policy,
-    make: Callable[[], Blacklist],
+    make_blacklist: Callable[[], Blacklist],
     by_category: bool,
     num_threads: int,
 ) -> dict[str, Blacklist]:
-    """Return the word forms of detected identifiers that are protected beyond their span, as one blacklist per category
-    (or one under "" for all)."""
+    """Collect the word forms of detected identifiers that are protected beyond their own span. Return one blacklist per
+    category, or a single one under ""."""
 
-    blacklists: dict[str, Blacklist] = {} if by_category else {"": make()}
+    blacklists: dict[str, Blacklist] = {} if by_category else {"": make_blacklist()}
     for part in selection.batches():
         offsets, starts, ends, labels = part.spans(spans)
         if not len(starts):
@@ -250,16 +251,16 @@ def _collect_blacklists(
         for scope, name in sorted({(str(scope), str(name)) for scope, name in kinds}):
             chosen = ((kinds == (scope, name)).all(axis=1))[kind_of_span]
             if scope != "occurrence" and chosen.any():
-                of_kind = _subset(offsets, starts, ends, chosen)
+                of_kind = _select_spans(offsets, starts, ends, chosen)
                 mask = _rust.mark_spans(part.texts, words, *of_kind, num_threads=num_threads).mask
-                blacklist = blacklists.setdefault(name, make())
+                blacklist = blacklists.setdefault(name, make_blacklist())
                 blacklist.add(part.texts, words, mask, part.units, everywhere=scope == "corpus")
     return blacklists
 
 
-def _subset(
+def _select_spans(
     offsets: np.ndarray, starts: np.ndarray, ends: np.ndarray, chosen: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return offsets, starts and ends of the spans where ``chosen`` is True."""
+    """Return offsets by document, starts and ends of the spans where ``chosen`` is True."""
     before = np.concatenate([[0], np.cumsum(chosen)]).astype(np.int64)
     return before[offsets], np.ascontiguousarray(starts[chosen]), np.ascontiguousarray(ends[chosen])

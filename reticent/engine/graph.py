@@ -55,7 +55,7 @@ class WordIds:
         self._surface = index.surface
         self._rows = _rust.IdRows(table.column("word"))
 
-    def of(self, texts: pa.Array, words: Words) -> np.ndarray:
+    def look_up(self, texts: pa.Array, words: Words) -> np.ndarray:
         """Return the row in the n-gram index of each word of the texts, uint32 (W,).
 
         Raises
@@ -137,8 +137,8 @@ def _extend_ngrams(
     compact: np.ndarray,
     found: np.ndarray,
 ) -> None:
-    """Replace, in place, the id + 1 of the (n-1)-gram at each word by that of the n-gram, 0 if not in the index; write
-    the n-grams' supports to ``found``."""
+    """Look up the n-gram that starts at each word, given the (n-1)-grams there. Overwrite ``ids`` with the n-gram's id
+    + 1 (0 if not in the index), and write its support to ``found``."""
     mask = np.uint64(len(table) - 1)
     for document in range(len(offsets) - 1):
         end = offsets[document + 1]
@@ -165,8 +165,8 @@ def _extend_ngrams(
 
 
 def count_distinct(stream: WordStream, groups: np.ndarray, num_groups: int, marks: np.ndarray) -> np.ndarray:
-    """Return the number of distinct n-grams in each group of documents that have each mark bit: int64, shape (N,
-    num_groups, 8).
+    """Return the number of distinct n-grams that carry each of 8 mark bits, for every n and group of documents: int64,
+    shape (N, num_groups, 8).
 
     A distinct n-gram carries a mark in a group when one of its occurrences there does.
 
@@ -272,7 +272,7 @@ def unicity(stream: WordStream, shared: np.ndarray, *, max_m: int, num_samples: 
     """
     units, documents = np.unique(stream.unit, return_inverse=True)
     order = np.argsort(documents, kind="stable")
-    word_offsets, word_units = _postings(stream.words, stream.offsets, order, documents, shared)
+    word_offsets, word_units = _invert_words(stream.words, stream.offsets, order, documents, shared)
     unit_offsets, unit_words = _transpose_csr(word_offsets, word_units, len(units))
     drawn = np.random.default_rng(seed).permutation(len(units))[:num_samples]
     out = np.full((len(drawn), max_m), -1, dtype=np.int8)
@@ -281,11 +281,11 @@ def unicity(stream: WordStream, shared: np.ndarray, *, max_m: int, num_samples: 
 
 
 @_jit
-def _postings(
+def _invert_words(
     words: np.ndarray, offsets: np.ndarray, order: np.ndarray, units: np.ndarray, shared: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the units (individuals or households) that use each shared word, in CSR form: offsets, units; ``order``
-    has the document numbers sorted by unit."""
+    """Return the units (individuals or households) that use each shared word, in CSR form: offsets by word, and units.
+    ``order`` sorts the documents by unit."""
     word_offsets = np.zeros(len(shared) + 1, dtype=np.int64)
     last = np.full(len(shared), -1, dtype=np.int64)
     for document in order:
@@ -326,7 +326,7 @@ def _transpose_csr(offsets: np.ndarray, values: np.ndarray, num_values: int) -> 
 
 @_jit
 def _sample_unicity(
-    drawn: np.ndarray,
+    sampled_units: np.ndarray,
     unit_offsets: np.ndarray,
     unit_words: np.ndarray,
     word_offsets: np.ndarray,
@@ -334,10 +334,10 @@ def _sample_unicity(
     seed: int,
     out: np.ndarray,
 ) -> None:
-    """Draw word sets for the units in ``drawn``, and write to ``out`` whether each is unique to its unit (see
-    `unicity`)."""
-    for row in range(len(drawn)):
-        unit = drawn[row]
+    """Draw words of each sampled unit one by one, and write to ``out`` after each whether no other unit uses all words
+    drawn so far (see `unicity`)."""
+    for row in range(len(sampled_units)):
+        unit = sampled_units[row]
         words = unit_words[unit_offsets[unit] : unit_offsets[unit + 1]].copy()
         others = np.empty(0, dtype=np.uint32)
         for m in range(min(out.shape[1], len(words))):

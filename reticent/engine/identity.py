@@ -69,20 +69,20 @@ class Spellings:
         """Number of spellings that are merged into another one of their group."""
         return len(self.rows) - len(self)
 
-    def kinds(self) -> str:
-        """Return text for messages that lists the kinds of spelling differences, each with its number of groups."""
+    def describe_kinds(self) -> str:
+        """Return text for a message that lists the kinds of spelling differences, each with its number of groups."""
 
         counts = [int(np.count_nonzero(self.differences >> bit & 1)) for bit in range(len(_rust.ID_DIFFERENCES))]
         named = zip(_rust.ID_DIFFERENCES, counts, strict=True)
         return ", ".join(f"{name} ({count:,})" for name, count in named if count)
 
-    def places(self, place: Callable[[np.ndarray], str], groups: np.ndarray | None = None) -> str:
-        """Return text for messages that says where ids of the first groups (or of these) occur; ``place`` describes row
-        numbers."""
+    def describe_places(self, describe_rows: Callable[[np.ndarray], str], groups: np.ndarray | None = None) -> str:
+        """Return text for a message that says where ids of the first groups occur. ``describe_rows`` turns row numbers
+        into text; ``groups`` limits the groups."""
         groups = np.arange(len(self)) if groups is None else groups
         firsts = (self.rows[self.bounds[group] : self.bounds[group + 1]][:2] for group in groups[:_SHOWN])
         names = (_name_differences(int(bits)) for bits in self.differences[groups[:_SHOWN]])
-        shown = (f"{place(rows)} ({what})" for rows, what in zip(firsts, names, strict=True))
+        shown = (f"{describe_rows(rows)} ({what})" for rows, what in zip(firsts, names, strict=True))
         return "; ".join(shown) + ("; …" if len(groups) > _SHOWN else "")
 
 
@@ -115,13 +115,13 @@ def fold_ids(ids: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pa.record_batch(_rust.fold_ids(ids)).column(0)
 
 
-def missing_rows(ids: pa.Array | pa.ChunkedArray, real: Collection[str] = ()) -> np.ndarray:
-    """Return the row numbers whose id is a word for a missing value (``NULL``, ``nan``, ``-``) that is not in ``real``;
-    null ids are not among them. Cost: a hash of each row, and a fold of each distinct id."""
+def missing_id_rows(ids: pa.Array | pa.ChunkedArray, real_ids: Collection[str] = ()) -> np.ndarray:
+    """Return the row numbers whose id is a word for a missing value (``NULL``, ``nan``, ``-``), except ids listed in
+    ``real_ids``. Null ids are not among them. Cost: a hash of each row, and a fold of each distinct id."""
     ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
     # The core's distinct ids in place of pyarrow's functions, which take 10 MB.
     names, codes = _rust.sorted_codes(ids.fill_null("") if ids.null_count else ids)
-    kept = set(fold_ids(pa.array(list(real), pa.string())).to_pylist())
+    kept = set(fold_ids(pa.array(list(real_ids), pa.string())).to_pylist())
     forms = fold_ids(pa.record_batch(names).column(0)).to_pylist()
     missing = [number for number, form in enumerate(forms) if _says_missing(form) and form not in kept]
     return np.flatnonzero(np.isin(codes, missing)) if missing else np.empty(0, np.int64)
@@ -132,16 +132,20 @@ def _says_missing(form: str) -> bool:
     return form.strip(_AROUND) in _MISSING or form in _MARKED or re.search(_SIGNS, form) is not None
 
 
-def check_real(ids: pa.ChunkedArray, column: str, real: Collection[str], place: Callable[[int], str]) -> None:
-    """Raise `CorpusError` if an id is a word for a missing value; ``place`` returns file and row of a row number.
+def require_real_ids(
+    ids: pa.ChunkedArray, column: str, real_ids: Collection[str], describe_row: Callable[[int], str]
+) -> None:
+    """Raise `CorpusError` if an id is a word for a missing value and not listed in ``real_ids``. ``describe_row``
+    returns file and row of a row number.
 
     Everybody under such an id would be one individual: what two of them share would count as one person's, and what one
     of them alone has as shared with whoever else has it.
     """
-    rows = missing_rows(ids, real)
+    rows = missing_id_rows(ids, real_ids)
     if len(rows):
         raise CorpusError(
-            f"{place(int(rows[0]))} column {column}: {SAYS_MISSING} ({len(rows):,} of {len(ids):,} rows have one)"
+            f"{describe_row(int(rows[0]))} column {column}: {SAYS_MISSING} "
+            f"({len(rows):,} of {len(ids):,} rows have one)"
         )
 
 
@@ -153,9 +157,9 @@ def find_spellings(ids: pa.Array | pa.ChunkedArray) -> Spellings:
     return Spellings(*_rust.id_groups(ids))
 
 
-def check_distinct(doc_ids: pa.ChunkedArray, column: str, place: Callable[[int], str]) -> None:
-    """Raise `CorpusError` if two documents have the same id, naming both places; ``place`` returns file and row of a
-    row number."""
+def require_distinct_ids(doc_ids: pa.ChunkedArray, column: str, describe_row: Callable[[int], str]) -> None:
+    """Raise `CorpusError` if two documents have the same id; the message names both places. ``describe_row`` returns
+    file and row of a row number."""
 
     names = doc_ids.combine_chunks()
     if _rust.count_distinct(names) == len(names):
@@ -163,20 +167,20 @@ def check_distinct(doc_ids: pa.ChunkedArray, column: str, place: Callable[[int],
     codes = _rust.sorted_codes(names)[1]
     _, first, counts = np.unique(codes, return_index=True, return_counts=True)
     code = codes[first[counts > 1].min()]
-    places = " and ".join(place(int(row)) for row in np.flatnonzero(codes == code)[:2])
+    places = " and ".join(describe_row(int(row)) for row in np.flatnonzero(codes == code)[:2])
     raise CorpusError(f"column {column}: the same document id stands at {places}")
 
 
-def one_id_each(
-    documents: pa.Table, name: str, column: str, choice: Ids, place: Callable[[int], str]
+def unify_spellings(
+    documents: pa.Table, id_column: str, source_column: str, choice: Ids, describe_row: Callable[[int], str]
 ) -> tuple[pa.Table, int]:
-    """Return the documents with different spellings of an id (column ``name``) kept, merged or refused, by ``choice``,
-    and the number of merged spellings.
+    """Keep, merge or refuse different spellings of an id (``choice``: "exact", "fold" or "stop"). Return the documents
+    with the resulting ids in ``id_column``, and the number of merged spellings.
 
     Parameters
     ----------
-    column : its name in the source
-    place : says where a row stands
+    source_column : its name in the source
+    describe_row : says where a row stands
 
     Raises
     ------
@@ -185,27 +189,31 @@ def one_id_each(
     """
     if choice == "exact":
         return documents, 0
-    found = find_spellings(documents.column(name))
+    found = find_spellings(documents.column(id_column))
     if choice == "stop":
         if len(found):
-            raise CorpusError(_refusal(column, found, place))
+            raise CorpusError(_refusal_message(source_column, found, describe_row))
         return documents, 0
-    folded = pa.chunked_array(map(fold_ids, documents.column(name).chunks), pa.string())
-    at = documents.column_names.index(name)
+    folded = pa.chunked_array(map(fold_ids, documents.column(id_column).chunks), pa.string())
+    at = documents.column_names.index(id_column)
     return documents.set_column(at, documents.field(at), folded), found.num_joined
 
 
-def _refusal(column: str, found: Spellings, place: Callable[[int], str]) -> str:
-    """Return the error message for ids that differ in spelling only: kinds, first places and remedy."""
-    where = found.places(lambda rows: " and ".join(place(int(row)) for row in rows))
+def _refusal_message(column: str, spellings: Spellings, describe_row: Callable[[int], str]) -> str:
+    """Return the error message for ids that differ in spelling only: kinds of difference, first places, remedy."""
+    where = spellings.describe_places(lambda rows: " and ".join(describe_row(int(row)) for row in rows))
     return (
-        f"column {column}: {len(found.rows):,} ids are {len(found):,} but for how they are spelt, and each would count "
-        f"by itself. They differ in {found.kinds()}: {where}. Correct them; or {_CHOICES}"
+        f"column {column}: {len(spellings.rows):,} ids are {len(spellings):,} but for how they are spelt, and each "
+        f"would count by itself. They differ in {spellings.describe_kinds()}: {where}. Correct them; "
+        f"or {_CHOICES}"
     )
 
 
-def as_read(ids: pa.Array, known: pa.Array, choice: Ids, where: str, place: Callable[[int], str]) -> pa.Array:
-    """Return the ids of a separate list, normalised as the ids of the documents were when they were read.
+def normalise_listed_ids(
+    ids: pa.Array, known: pa.Array, choice: Ids, where: str, describe_row: Callable[[int], str]
+) -> pa.Array:
+    """Normalise the ids of a separate list as the ids of the documents (``known``) were when they were read, and return
+    them. ``where`` and ``describe_row`` locate an id in error messages.
 
     Parameters
     ----------
@@ -213,7 +221,7 @@ def as_read(ids: pa.Array, known: pa.Array, choice: Ids, where: str, place: Call
     known : strings
         Ids of the documents, as they were read.
     choice : ``corpus.ids``
-    where, place : which list it is, and where a row of it stands, for the message
+    where, describe_row : which list it is, and where a row of it stands, for the message
 
     Raises
     ------
@@ -228,7 +236,7 @@ def as_read(ids: pa.Array, known: pa.Array, choice: Ids, where: str, place: Call
         # No two ids of the documents fold to one another, so one of them begins a group and others of the list follow.
         strange = np.flatnonzero(found.rows[found.bounds[:-1]] < len(names))
         if len(strange):
-            shown = found.places(lambda rows: place(int(rows[1]) - len(names)), strange)
+            shown = found.describe_places(lambda rows: describe_row(int(rows[1]) - len(names)), strange)
             raise CorpusError(
                 f"{where}: {len(strange):,} id(s) spelt otherwise than in the documents: {shown}. "
                 f"Write them as the documents do; or {_CHOICES}"

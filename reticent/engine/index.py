@@ -100,8 +100,8 @@ def build_nested_indexes(
 def _select_documents(
     corpus: Corpus, individuals: Individuals, *choices: tuple[str, ...]
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return each document's unit code (household or individual), uint32, and for each choice of splits a mask of the
-    documents in it."""
+    """Return the unit code (household or individual) of each document, uint32, and for each tuple of splits in
+    ``choices`` a mask of the documents that belong to them."""
     codes = individuals.individual_codes(corpus.scan().column("individual_id"))
     kept = [individuals.mask(*splits)[codes] for splits in choices]
     for splits, keep in zip(choices, kept, strict=True):
@@ -132,7 +132,8 @@ def _count_ngrams(
     progress: Callable[[int], None] | None,
     subset: np.ndarray | None = None,
 ) -> IndexBuilder:
-    """Return a Rust index builder that has counted the n-grams of all documents where ``keep`` is True."""
+    """Count the n-grams of all documents where ``keep`` is True; return the Rust index builder that holds the
+    counts."""
 
     units = np.where(keep, units, _rust.LEFT_OUT).astype(np.uint32)
     num_threads = _rust.resolve_threads(config.num_threads)
@@ -217,18 +218,18 @@ Rows: TypeAlias = tuple[int, Callable[[int, int], Any]]
 
 
 def write_tables(
-    folder: Path, about: dict[str, Any], words: Rows, levels: Sequence[Rows], *, at_once: bool = True
+    folder: Path, metadata_values: dict[str, Any], words: Rows, levels: Sequence[Rows], *, in_parallel: bool = True
 ) -> None:
-    """Write the word table and the n-gram tables of an index as Parquet, in parallel if ``at_once``; ``about`` is the
-    metadata that `open_index` reads back."""
-    metadata = {f"reticent.{key}": str(value) for key, value in about.items()}
+    """Write the word table and the n-gram tables of an index as Parquet. ``metadata_values`` are stored in the files,
+    for `open_index`; ``in_parallel`` writes all tables at once."""
+    metadata = {f"reticent.{key}": str(value) for key, value in metadata_values.items()}
     schema = with_version(pa.record_batch(words[1](0, 0)).schema, "index-words")
     schema = schema.with_metadata({**(schema.metadata or {}), **metadata})
     tables = [(folder / "words.parquet", schema, *words)]
     for n, (num_rows, read) in enumerate(levels, 2):
         schema = with_version(pa.record_batch(read(0, 0)).schema, "index-ngrams")
         tables.append((folder / f"ngrams_{n}.parquet", schema, num_rows, read))
-    for_all = mapped if at_once else map
+    for_all = mapped if in_parallel else map
     list(for_all(lambda table: _write_parquet(*table), tables))
 
 

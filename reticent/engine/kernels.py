@@ -16,6 +16,7 @@ import numba
 import numpy as np
 
 __all__ = [
+    "all_tokens_of_words",
     "count_disorder",
     "draw_counts",
     "draw_words",
@@ -27,7 +28,6 @@ __all__ = [
     "protected_words",
     "replace_words",
     "word_slots",
-    "words_all",
 ]
 
 _jit = numba.njit(nogil=True, cache=True)
@@ -64,12 +64,12 @@ def hash_slices(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.nd
 
 
 @_jit
-def hash_keys(seed: int, keys: np.ndarray, use: int) -> np.ndarray:
-    """Return a 64-bit keyed hash of each integer in ``keys``, uint64; ``seed`` and ``use`` are secret 64-bit
-    numbers."""
+def hash_keys(seed: int, keys: np.ndarray, purpose: int) -> np.ndarray:
+    """Return a keyed 64-bit hash of each integer in ``keys``, uint64. The key is the pair (``seed``, ``purpose``) of
+    secret 64-bit numbers."""
     hashes = np.empty(len(keys), dtype=np.uint64)
     for row in range(len(keys)):
-        hashes[row] = _hash(np.uint64(seed), np.uint64(keys[row]), np.uint64(use), np.uint64(0))
+        hashes[row] = _hash(np.uint64(seed), np.uint64(keys[row]), np.uint64(purpose), np.uint64(0))
     return hashes
 
 
@@ -285,8 +285,8 @@ def protected_words(ngram_starts: np.ndarray, offsets: np.ndarray, policy: int, 
 
 @_jit
 def number_tuples(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return an integer for each tuple ``values[starts[i] : starts[i] + lengths[i]]``, such that equal tuples, and only
-    these, have the same one, and the first i of each.
+    """Return an integer code for each tuple ``values[starts[i] : starts[i] + lengths[i]]``, and for each code the first
+    i that has it. Two tuples have the same code only if they are equal.
 
     Numbers run from 0 in the order of first appearance. A hash table of the distinct tuples, compared by value.
 
@@ -338,8 +338,9 @@ def number_tuples(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -
 
 
 @_jit
-def words_all(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return for each word whether ``values`` (bool, one entry per token) is True at all its tokens, bool (S,)."""
+def all_tokens_of_words(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return for each word whether ``values`` (bool, one entry per token) is True at every token of the word, bool
+    (num_words,)."""
     out = np.ones(len(starts), dtype=np.bool_)
     for word in range(len(starts)):
         for token in range(starts[word], starts[word] + lengths[word]):
@@ -348,16 +349,16 @@ def words_all(values: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np
 
 
 @_jit
-def draw_counts(seed: int, first: int, out: np.ndarray) -> None:
+def draw_counts(seed: int, first_row: int, out: np.ndarray) -> None:
     """Fill each row of ``out`` (R, num), float64, with bootstrap counts: how often each of ``num`` items is drawn in
-    ``num`` draws with replacement.
+    ``num`` draws with replacement. The first row is resample number ``first_row``.
 
     Row r is resample ``first + r``: a function of (seed, first + r, num), however rows are blocked.
     """
     num_rows, num = out.shape
     for row in range(num_rows):
         out[row, :] = 0.0
-        state = _hash(np.uint64(seed), np.uint64(first + row), np.uint64(num), np.uint64(0))
+        state = _hash(np.uint64(seed), np.uint64(first_row + row), np.uint64(num), np.uint64(0))
         for _ in range(num):
             state += np.uint64(0x9E3779B97F4A7C15)
             # 53 random bits as a number in [0, 1): unequal by at most num / 2^53.

@@ -120,8 +120,8 @@ class OtherLanguages:
             self.documents[name] += int(np.count_nonzero(found == place))
 
     def in_language(self, code: str) -> int:
-        """Return the number of documents in the language with this code; for an unlisted code, the number in all
-        languages without rules."""
+        """Return the number of documents in the language with this code. For a code that is not counted separately, it
+        is the number in all languages without rules."""
         code = {"nb": "no", "nn": "no"}.get(code, code)
         return self.documents.get(code, sum(self.unknown.values()))
 
@@ -170,8 +170,8 @@ def _identify_languages(texts: pa.Array, num_characters: int) -> np.ndarray:
 
 
 def _count_common_words(texts: pa.Array, num_characters: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of words in the first characters of each document, (D,), and the number of common words of each
-    language there, (L, D)."""
+    """Count words in the first ``num_characters`` characters of each document: all words, (D,), and the common words of
+    each language, (L, D)."""
     num_words, flat = _rust.count_listed_words(texts, _LISTS_OF_NOTES, num_characters)
     hits = flat.astype(np.int64).reshape(len(texts), len(_LISTS_OF_NOTES)).T
     if len(rest := np.flatnonzero(num_words < 0)):
@@ -187,9 +187,14 @@ def _count_by_patterns(texts: pa.Array, num_characters: int) -> tuple[np.ndarray
     )
 
 
-def _most_likely(num_words: np.ndarray, hits: np.ndarray) -> np.ndarray:
-    """Return for each document the index of the language with most common words, as `_identify_languages` does."""
-    best = np.where(hits.max(axis=0, initial=0) < _LEAST_SHARE * num_words, len(_WORDS_OF_NOTES), hits.argmax(axis=0))
+def _most_likely(num_words: np.ndarray, common_words: np.ndarray) -> np.ndarray:
+    """Return for each document the index of the language with most common words; the number of languages if there are
+    too few, -1 for a short document."""
+    best = np.where(
+        common_words.max(axis=0, initial=0) < _LEAST_SHARE * num_words,
+        len(_WORDS_OF_NOTES),
+        common_words.argmax(axis=0),
+    )
     return np.where(num_words < FEWEST_WORDS, -1, best)
 
 

@@ -89,7 +89,7 @@ class SurrogateNames:
         return _make_pool(self.source, next(name for name in chosen if name in tables))
 
     def _tables(self) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
-        """Return the names of the source: language -> kind -> names."""
+        """Return the names of the source as a dict: language -> kind -> names."""
         return _read(self.source)
 
 
@@ -136,5 +136,5 @@ def _read(source: str) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
 
 
 def _setting_text(source: str) -> str:
-    """Return the setting and its value, for an error message."""
+    """Return the job's setting for surrogate names, with its value, as text for an error message."""
     return f"surrogates.names: {source}"

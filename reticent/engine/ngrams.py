@@ -110,7 +110,7 @@ class NgramIndex:
             if len(rows) < len(found):
                 return 0
             supports = [self.level(n, row, 1)["support"][0].as_py() for row in rows]
-            ids = [self._rank(n, row) for row in rows] if n < len(words) else rows
+            ids = [self._num_extended_before(n, row) for row in rows] if n < len(words) else rows
         return supports[0]
 
     def _halves_of(self, n: int, row: int) -> tuple[int, int]:
@@ -118,9 +118,9 @@ class NgramIndex:
         ngram = self.level(n, row, 1)
         return ngram["left"][0].as_py(), ngram["right"][0].as_py()
 
-    def _rank(self, n: int, row: int) -> int:
-        """Return the number of extended n-grams (support of ``min_support`` or more) before this row, which is how the
-        next level refers to it."""
+    def _num_extended_before(self, n: int, row: int) -> int:
+        """Return the number of extended n-grams (those with support of ``min_support`` or more) in the rows before this
+        one. The tables of longer n-grams refer to a row by this number."""
 
         def num_extended(start: int, length: int) -> int:
             """Return the number of extended n-grams in ``length`` rows from ``start``."""
@@ -204,7 +204,8 @@ class NgramIndex:
         self._core.forget_tables()
 
     def with_supports(self, supports: np.ndarray) -> NgramIndex:
-        """Return an index of the same words with these supports, integers (num_words,), and no longer n-grams."""
+        """Return an index with the same words, these supports, integers (num_words,), and no n-grams beyond single
+        words."""
         words = self.words()
         columns = [words.column("word"), pa.array(supports.astype(np.uint32)), words.column("occurrences")]
         return NgramIndex.from_tables(
@@ -236,9 +237,9 @@ class NgramIndex:
     def update(
         self, removed: NgramIndex, added: NgramIndex, k: int
     ) -> tuple[NgramIndex, list[tuple[int, int, int, int]]]:
-        """Return this index without the documents counted in ``removed`` and with those in ``added``, and for each n
-        the numbers of n-grams that are new, gone, newly identifying (support below ``k``), and no longer identifying.
-        All three indexes have ``min_support`` 1."""
+        """Return this index without the documents counted in ``removed`` and with those in ``added``; all three have
+        ``min_support`` 1. Also return for each n four counts of n-grams: new, gone, newly identifying (support below
+        ``k``), no longer identifying."""
         updated, moved = self._core.update(removed._core, added._core, k)
         return NgramIndex(updated), moved
 
@@ -270,13 +271,13 @@ class NgramIndex:
         return self._core.number_words(texts, words, num_threads=num_threads)
 
     def blacklist(self) -> _rust.Blacklist:
-        """Return an empty set of word forms to protect everywhere; by this index, forms that are too common are
-        protected in their own unit's documents only."""
+        """Return a new, empty set of word forms to protect at every occurrence. Forms that are common in this index
+        will be protected only in the documents of the unit they were added for."""
         return _rust.Blacklist(surface=self.surface, index=self._core)
 
     def numbering(
         self,
-        by: NgramIndex,
+        support_index: NgramIndex,
         *,
         k: int,
         n: int,
@@ -284,12 +285,18 @@ class NgramIndex:
         max_document_frequency: float | None = None,
         num_threads: int = 0,
     ) -> _rust.Numbering:
-        """Return a Rust object that flags the protected words of documents given as row numbers of this index, by the
-        supports in the index ``by``."""
+        """Return a Rust object that finds the protected words of documents. Documents are given as rows of this index;
+        supports are looked up in ``support_index``."""
 
         limit = max_document_frequency
         return _rust.Numbering(
-            self._core, by._core, k=k, n=n, policy=policy, max_document_frequency=limit, num_threads=num_threads
+            self._core,
+            support_index._core,
+            k=k,
+            n=n,
+            policy=policy,
+            max_document_frequency=limit,
+            num_threads=num_threads,
         )
 
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from reticent.core.artifact import write_private
 from reticent.core.errors import ArtifactError, PolicyError
-from reticent.engine.dp_vocabulary import voted_shares
+from reticent.engine.dp_vocabulary import unprotected_shares_by_votes
 from reticent.engine.ngrams import NgramIndex
 
 
@@ -45,7 +45,7 @@ class Noise:
         if self.max_words is None:
             return unprotected_shares(k, self.epsilon, self.delta, largest)
 
-        return voted_shares(k, self.max_words, self.epsilon, self.delta, largest)
+        return unprotected_shares_by_votes(k, self.max_words, self.epsilon, self.delta, largest)
 
 
 def unprotected_shares(k: int, epsilon: float, delta: float, largest: int) -> np.ndarray:

@@ -75,15 +75,16 @@ class StoredIds:
         self.passed = np.concatenate([[0], np.cumsum(self.skipped, dtype=np.int64)])
 
     @functools.cached_property
-    def ranks(self) -> np.ndarray:
-        """Number of words that begin before each block of tokens, for fast counting of words."""
+    def words_before_blocks(self) -> np.ndarray:
+        """Number of words that begin before each block of tokens, cumulative, int64; for finding the words of a block
+        without a scan."""
         from reticent.engine.packed_kernels import rank_blocks
 
         return rank_blocks(self.begins)
 
     def exceptions_of(self, first: int, end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return, for documents ``first`` to ``end`` (exclusive), the tokens that do not simply continue or begin one
-        word: token numbers, words skipped before each, and further words that each overlaps."""
+        """Return the tokens of documents ``first`` to ``end`` (exclusive) that do not simply continue or begin one
+        word. For each: its number, the words skipped before it, and the further words it overlaps."""
         own = slice(*np.searchsorted(self.exceptions, self.doc_offsets[[first, end]]))
         return self.exceptions[own], self.skipped[own], self.more[own]
 
@@ -138,8 +139,9 @@ class PackedTokens:
 
         stored, firsts = self.stored, self.firsts[documents]
         gather_packed(
-            stored.ids, stored.high, stored.begins, stored.outside, self.direct, self.indirect, stored.ranks,
-            stored.exceptions, stored.passed, firsts, firsts + (starts - self.doc_offsets[documents]), starts, lengths,
+            stored.ids, stored.high, stored.begins, stored.outside, self.direct, self.indirect,
+            stored.words_before_blocks, stored.exceptions, stored.passed,
+            firsts, firsts + (starts - self.doc_offsets[documents]), starts, lengths,
             offset, pad, *out,
         )  # fmt: skip
 
@@ -154,12 +156,12 @@ class PackedTokens:
     def blocks(self, name: str) -> Iterator[np.ndarray]:
         """Yield the column ``name`` of `TokenStore` in consecutive blocks of whole documents; one empty block if there
         are no documents."""
-        for first, end in self.runs():
+        for first, end in self.iter_document_ranges():
             yield self.block(name, first, end)
 
-    def runs(self) -> Iterator[tuple[int, int]]:
-        """Yield ranges (first, end) of documents that are small enough to unpack together; one empty range if there are
-        none."""
+    def iter_document_ranges(self) -> Iterator[tuple[int, int]]:
+        """Yield consecutive ranges (first, end) of documents, each small enough to unpack at once; one empty range if
+        there are no documents."""
         num_documents = len(self.doc_offsets) - 1
         first = 0
         while True:
@@ -214,17 +216,17 @@ class PackedTokens:
         words[bits_at(stored.outside, places).view(np.bool_)] = -1
         return words
 
-    def exceptions_at(self, places: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return which of these ascending token positions are in the exception table of the token ids (indices into
-        ``places``), and their rows in that table."""
+    def exceptions_at(self, positions: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Find the exceptional tokens of the token ids among these ascending positions. Return their indices into
+        ``positions``, and their rows in the exception table."""
         exceptions = self.stored.exceptions
-        if isinstance(places, slice):
-            first, end = np.searchsorted(exceptions, [places.start, places.stop])
-            return exceptions[first:end] - places.start, np.arange(first, end)
-        bounds = (places[0], places[-1] + 1) if len(places) else (0, 0)
+        if isinstance(positions, slice):
+            first, end = np.searchsorted(exceptions, [positions.start, positions.stop])
+            return exceptions[first:end] - positions.start, np.arange(first, end)
+        bounds = (positions[0], positions[-1] + 1) if len(positions) else (0, 0)
         rows = np.arange(*np.searchsorted(exceptions, bounds))
-        tokens = np.searchsorted(places, exceptions[rows])
-        own = places[tokens] == exceptions[rows]
+        tokens = np.searchsorted(positions, exceptions[rows])
+        own = positions[tokens] == exceptions[rows]
         return tokens[own], rows[own]
 
     def places(self, first: int, end: int) -> slice | np.ndarray:
@@ -345,7 +347,7 @@ class NgramStarts:
         self._table = _Table(folder, "ngram_starts", schema)
         bounds = self._table.bounds()
         self._firsts, self._lasts, self._groups = bounds.T
-        if not ascends(bounds[:, :2].reshape(-1)[_ascending_bounds(bounds)], num_tokens):
+        if not ascends(bounds[:, :2].reshape(-1)[_must_ascend(bounds)], num_tokens):
             raise _damaged_error(folder)
         self._lock = Lock()  # one file, and what was read of it last
         self._known: tuple[list[int], np.ndarray, np.ndarray] = [], np.empty(0, np.int64), np.empty(0, np.uint8)
@@ -366,10 +368,12 @@ class NgramStarts:
         return tokens[own], lengths[own]
 
 
-def _ascending_bounds(bounds: np.ndarray) -> np.ndarray:
-    """Return a mask, bool (2G,), over the row groups' minima and maxima in turn: all must ascend strictly, except the
-    maximum of a group of one row, which equals its minimum."""
-    return np.stack([np.ones(len(bounds), dtype=bool), bounds[:, 1] != bounds[:, 0]], axis=1).reshape(-1)
+def _must_ascend(group_bounds: np.ndarray) -> np.ndarray:
+    """Return for each row group whether its minimum and its maximum must be greater than the value before, bool (2G,).
+    Only the maximum of a group whose values are all equal need not be."""
+    return np.stack([np.ones(len(group_bounds), dtype=bool), group_bounds[:, 1] != group_bounds[:, 0]], axis=1).reshape(
+        -1
+    )
 
 
 def _damaged_error(folder: Path) -> ArtifactError:

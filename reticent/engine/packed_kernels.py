@@ -47,15 +47,18 @@ def rank_blocks(bits: np.ndarray) -> np.ndarray:
 
 
 @_jit
-def _words_before(begins: np.ndarray, ranks: np.ndarray, exceptions: np.ndarray, passed: np.ndarray, token: int) -> int:
-    """Return the number of words that begin before a token in the whole store, words without a token included."""
+def _words_before(
+    begins: np.ndarray, words_before_blocks: np.ndarray, exceptions: np.ndarray, extra_words: np.ndarray, token: int
+) -> int:
+    """Return the number of words that begin before a token in the whole store, words without a token of their own
+    included."""
     block = token // BLOCK
-    total = ranks[block]
+    total = words_before_blocks[block]
     for word in range(block * (BLOCK // 64), token >> 6):
         total += _count_ones(begins[word])
     if token & 63:
         total += _count_ones(begins[token >> 6] & ((np.uint64(1) << np.uint64(token & 63)) - np.uint64(1)))
-    return total + passed[np.searchsorted(exceptions, token)]
+    return total + extra_words[np.searchsorted(exceptions, token)]
 
 
 @_jit

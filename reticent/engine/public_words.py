@@ -249,8 +249,9 @@ class ContextWords:
         )  # fmt: skip
         return Replaced(out, *map(int, counts))
 
-    def count_read(self, input_ids: np.ndarray, word_ids: np.ndarray, skipped: np.ndarray) -> int:
-        """Return the number of identifying words in a batch, words with a token in the mask ``skipped`` not counted."""
+    def count_identifying(self, input_ids: np.ndarray, word_ids: np.ndarray, skipped: np.ndarray) -> int:
+        """Return the number of identifying words in a batch, not counting words that have a token in the mask
+        ``skipped``."""
         return self.reader.count(
             np.ascontiguousarray(input_ids, dtype=np.int64),
             np.ascontiguousarray(word_ids, dtype=np.int32),
@@ -267,8 +268,8 @@ def context_words(
     also_shared: Sequence[str] = (),
     num_threads: int = 0,
 ) -> ContextWords:
-    """Return an object that replaces identifying words in batches of token ids by public words of ``pool``; identifying
-    are words that fewer than ``k`` units of ``index`` use.
+    """Return an object that replaces identifying words in batches of token ids by public words of ``pool``. A word is
+    identifying if fewer than ``k`` units of ``index`` use it.
 
     Without an index no input can be held to it.
 
@@ -336,8 +337,8 @@ def _encode_pool(
 
 
 def _group_by_kind(kinds: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return words sorted by kind and number of tokens: first index and count of each group, (kinds, lengths), and the
-    list of word numbers that these index."""
+    """Sort words by kind and number of tokens. Return the start and size of each group, int64 (kinds, lengths), and the
+    word numbers that groups are ranges of."""
     from reticent.engine.context_kernels import NUM_KINDS
 
     first, count = (np.zeros((NUM_KINDS, MAX_TOKENS + 1), dtype=np.int64) for _ in range(2))

@@ -111,8 +111,8 @@ class ReusedSpans:
         self.counts: Counter[str] = Counter()
 
     def between(self, first: int, end: int) -> Iterator[tuple[int, pa.Table]]:
-        """Yield the spans of an earlier run that can be reused in documents ``first`` to ``end``: for consecutive
-        ranges, the range's end and a table (schema `SPANS`; ``document`` is the corpus row number)."""
+        """Yield the reusable spans of an earlier run in documents ``first`` to ``end``, range by range: the range's
+        end, and a table (schema `SPANS`; ``document`` is the corpus row number)."""
         for begin in range(first, end, self.AT_ONCE):
             stop = min(begin + self.AT_ONCE, end)
             documents = begin + np.flatnonzero(self.rows[begin:stop] >= 0)

@@ -43,11 +43,12 @@ class Rewritten:
     spans: tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array] | None = None
 
 
-def words_of_view(
+def word_protection_of_view(
     view: PackedTokens, first: int, end: int, word_offsets: np.ndarray, first_word: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return, for each word of documents ``first`` to ``end`` of stored tokens, whether it is an indirect identifier
-    (`INDIRECT` or 0), and as bits the lengths of the minimal identifying n-grams that start there; both uint8.
+    """Return the protection of each word in documents ``first`` to ``end`` of stored tokens, as two uint8 arrays:
+    whether it is an indirect identifier (`INDIRECT` or 0), and the lengths of the minimal identifying n-grams that
+    start there, as bits.
 
     A word is indirect where all tokens that meet it are, but for those that the view lists (`PackedTokens.untold`).
 
@@ -175,7 +176,9 @@ def replace_spans(
     inside = asked[(edits.starts[low[asked]] <= now.starts[asked]) & (now.ends[asked] <= edits.ends[low[asked]])]
     if len(inside):
         replaced = _Bounds(edits.rows, made.edits.old_start, made.edits.old_end)
-        stays = _kept_words((old, words, *before.met_by(replaced)), (made.texts, new_words, inside, low[inside]))
+        stays = _occurs_in_replaced(
+            (old, words, *before.met_by(replaced)), (made.texts, new_words, inside, low[inside])
+        )
         new_flags[inside[~stays]] = DIRECT
 
     new_starts = np.zeros(len(now.rows), dtype=np.uint8)
@@ -197,22 +200,22 @@ def replace_spans(
 
 
 def _replacement_words(
-    edits: _Bounds, now: _Bounds, words: Words, labels: pa.Array
+    edits: _Bounds, new_words: _Bounds, segmented: Words, labels: pa.Array
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
-    """Return the words of each replacement in the new texts as ranges: offsets by document, first and last (exclusive)
-    word, label; replacements without a word are left out."""
-    low, high = now.met_by(edits)
+    """Return the words of each replacement in the new texts as ranges of word numbers: offsets by document, first and
+    last (exclusive) word, label. Replacements without a word are left out."""
+    low, high = new_words.met_by(edits)
     met = np.flatnonzero(high > low)
     rows = edits.rows[met]
-    firsts, ends = ((bound[met] - words.doc_offsets[rows]).astype(np.uint32) for bound in (low, high))
-    offsets = np.searchsorted(rows, np.arange(words.num_documents + 1)).astype(np.int64)
+    firsts, ends = ((bound[met] - segmented.doc_offsets[rows]).astype(np.uint32) for bound in (low, high))
+    offsets = np.searchsorted(rows, np.arange(segmented.num_documents + 1)).astype(np.int64)
     return offsets, firsts, ends, labels.take(pa.array(met))
 
 
-def _kept_words(
+def _occurs_in_replaced(
     old: tuple[pa.Array, Words, np.ndarray, np.ndarray], new: tuple[pa.Array, Words, np.ndarray, np.ndarray]
 ) -> np.ndarray:
-    """Return for each of some words of the new texts whether it also occurs in the text that its edit replaced (as "Dr"
+    """Return for each chosen word of the new texts whether it also occurs in the text that its edit replaced (as "Dr"
     does), bool.
 
     ``old``: texts, their words, and the first and last (exclusive) that each edit replaced. ``new``: texts, their

@@ -139,8 +139,8 @@ def owned_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def placed(error: CorpusError, place: Callable[[int], str]) -> CorpusError:
-    """Return the error with the file and row of the document in its message, instead of its number in the batch;
-    ``place`` returns them for a batch row."""
+    """Return the error with the document's file and row in its message, instead of its number in the batch. ``place``
+    turns a batch row into that text."""
     found = re.match(r"document (\d+) of the batch: ", str(error))
     return error if found is None else CorpusError(f"{place(int(found[1]))}: {str(error)[found.end() :]}")
 

@@ -180,14 +180,15 @@ class _Files:
             if own.gaps is not None:
                 self._add_gaps(own.gaps, number, stack)
 
-    def write(self, doc_ids: pa.Array, made: _Made) -> None:
+    def write(self, doc_ids: pa.Array, results: _Made) -> None:
         """Append the results of one record batch to all files."""
         for write in self._writers:
-            write(doc_ids, made)
+            write(doc_ids, results)
 
-    def _add_words(self, folder: Path, num_listed: int, stack: ExitStack) -> None:
-        """Open the file of word numbers in ``folder``, and write to it from each batch."""
-        writer, counts = WordWriter(folder, num_listed), self.counts[folder]
+    def _add_words(self, folder: Path, num_index_words: int, stack: ExitStack) -> None:
+        """Open the file of word numbers in ``folder``, and register a writer that appends each batch's.
+        ``num_index_words`` is the number of words in the index."""
+        writer, counts = WordWriter(folder, num_index_words), self.counts[folder]
         stack.callback(writer.close)
 
         def write(_: pa.Array, made: _Made) -> None:
@@ -199,7 +200,7 @@ class _Files:
         self._writers.append(write)
 
     def _add_spans(self, folder: Path, stack: ExitStack) -> None:
-        """Open the file of identifier words in ``folder``, and write to it from each batch."""
+        """Open the file of identifier words in ``folder``, and register a writer that appends each batch's."""
         writer, counts = SpanWriter(folder), self.counts[folder]
         stack.callback(writer.close)
 
@@ -211,26 +212,28 @@ class _Files:
 
         self._writers.append(write)
 
-    def _add_ids(self, folder: Path, number: int, vocab_size: int, stack: ExitStack) -> None:
-        """Open the files of token ids in ``folder``, and write to them from each batch."""
+    def _add_ids(self, folder: Path, tokenizer_index: int, vocab_size: int, stack: ExitStack) -> None:
+        """Open the files of token ids in ``folder``, and register a writer that appends each batch's ids by this
+        tokenizer."""
         writer, counts = stack.enter_context(IdsWriter(folder, vocab_size)), self.counts[folder]
 
         def write(doc_ids: pa.Array, made: _Made) -> None:
             """Append the token ids of a batch."""
-            writer.write(doc_ids, made.tokens[number])
+            writer.write(doc_ids, made.tokens[tokenizer_index])
             counts.update(documents=writer.num_documents, tokens=writer.num_tokens)
 
         self._writers.append(write)
 
-    def _add_gaps(self, folder: Path, number: int, stack: ExitStack) -> None:
-        """Open the bit file of tokens outside words that spans cover in ``folder``, and write to it from each batch."""
+    def _add_gaps(self, folder: Path, tokenizer_index: int, stack: ExitStack) -> None:
+        """Open the bit file of tokens outside words that spans cover, and register a writer that appends each batch's
+        bits for this tokenizer."""
         writer, counts = BitFile(folder / GAPS), self.counts[folder]
         stack.callback(writer.close)
 
         def write(_: pa.Array, made: _Made) -> None:
             """Append the bits of a batch."""
-            num_tokens = int(made.tokens[number].doc_offsets[-1])
-            writer.write(made.tokens[number].direct, num_tokens)
+            num_tokens = int(made.tokens[tokenizer_index].doc_offsets[-1])
+            writer.write(made.tokens[tokenizer_index].direct, num_tokens)
             counts["tokens"] += num_tokens
 
         self._writers.append(write)

@@ -113,21 +113,23 @@ def split_individuals(corpus: Corpus | Documents, config: SplitConfig | None = N
     return _make_individuals(names, documents, units, sides)
 
 
-def given_sides(corpus: Corpus, is_member: np.ndarray, by: Literal["auto", "individual", "household"]) -> Individuals:
-    """Return a split in which the individuals of the documents marked in ``is_member`` are members, and all others held
-    out.
+def given_sides(
+    corpus: Corpus, is_member: np.ndarray, split_by: Literal["auto", "individual", "household"]
+) -> Individuals:
+    """Return a split in which the individuals of the documents marked in ``is_member`` are members, and all others are
+    held out. ``split_by`` says whether whole households must be on one side.
 
     Parameters
     ----------
     is_member : bool array, shape (num_documents,)
-    by : as in `SplitConfig`: whether households have to be whole
+    split_by : as in `SplitConfig`: whether households have to be whole
 
     Raises
     ------
     CorpusError
         A side is empty, or an individual or a household is on both.
     """
-    names, documents, unit_names, units = _assign_units(corpus, SplitConfig(by=by))
+    names, documents, unit_names, units = _assign_units(corpus, SplitConfig(by=split_by))
     num_members = np.bincount(documents[is_member], minlength=len(names))
     num_documents = np.bincount(documents, minlength=len(names))
     if both := int(np.count_nonzero((num_members > 0) & (num_members < num_documents))):
@@ -163,14 +165,17 @@ def _assign_units(corpus: Corpus, config: SplitConfig) -> tuple[pa.Array, np.nda
     return names, documents, names, np.arange(len(names), dtype=np.uint32)
 
 
-def _make_individuals(names: pa.Array, documents: np.ndarray, units: np.ndarray, sides: np.ndarray) -> Individuals:
-    """Return the split as an `Individuals` table; ``sides`` has the split number of each individual."""
+def _make_individuals(
+    individual_ids: pa.Array, individual_of_document: np.ndarray, units: np.ndarray, split_codes: np.ndarray
+) -> Individuals:
+    """Return the split as an `Individuals` table. ``units`` and ``split_codes`` have one entry per individual, in the
+    order of ``individual_ids``."""
     columns = {
-        "individual_id": names,
-        "individual": pa.array(np.arange(len(names), dtype=np.uint32)),
+        "individual_id": individual_ids,
+        "individual": pa.array(np.arange(len(individual_ids), dtype=np.uint32)),
         "unit": pa.array(units),
-        "split": pa.DictionaryArray.from_arrays(pa.array(sides.astype(np.int8)), pa.array(SPLITS)),
-        "num_documents": pa.array(np.bincount(documents, minlength=len(names)).astype(np.uint32)),
+        "split": pa.DictionaryArray.from_arrays(pa.array(split_codes.astype(np.int8)), pa.array(SPLITS)),
+        "num_documents": pa.array(np.bincount(individual_of_document, minlength=len(individual_ids)).astype(np.uint32)),
     }
     return Individuals(pa.table(columns, schema=INDIVIDUALS))
 
@@ -244,8 +249,8 @@ _STREAM_REPEATED = (1 << 32) + 3
 
 
 def draw_repeated(individuals: Individuals, num: int, *, seed: int) -> np.ndarray:
-    """Return a mask of the individuals for the positive control (their documents are repeated in training), bool
-    (num_individuals,): ``num`` units of the members, and the held-out units whose random keys are as low."""
+    """Return a random mask of the individuals whose documents are repeated as a positive control, bool
+    (num_individuals,). It has ``num`` units of the members, and about as large a share of the held-out units."""
     keys = generator(seed, _STREAM_REPEATED).random(individuals.num_units)
     of_members = np.sort(keys[np.unique(individuals.units[individuals.mask(MEMBERS)])])
     highest = of_members[: max(num, 1)].max(initial=0.0)

@@ -164,7 +164,7 @@ def _read_words(
         corpus, individuals, splits=splits, index=index, spans=spans, policy=policy, num_threads=num_threads
     )
     for part, words, flags, *_ in flagged:
-        words_of.append(ids.of(part.texts, words))
+        words_of.append(ids.look_up(part.texts, words))
         flags_of.append(flags)
         lengths.append(np.diff(words.doc_offsets))
         individual.append(part.codes)
@@ -189,8 +189,8 @@ def _check_words(num_words: int, index: NgramIndex) -> None:
 
 
 def _mark_bits(supports: list[np.ndarray], flags: np.ndarray, k: int) -> np.ndarray:
-    """Return properties of the n-gram that starts at each word as bits, uint8 (N, W): identifying, minimal, of one
-    individual; and for n = 1 whether the word is protected."""
+    """Return the properties of the n-gram that starts at each word as bits, uint8 (N, W): identifying, minimal, used by
+    one individual. For n = 1 there are also bits for directly and indirectly protected words."""
     marks = np.zeros((len(supports), len(flags)), dtype=np.uint8)
     for n, support in enumerate(supports, start=1):
         identifying = (support > 0) & (support < k)
@@ -212,13 +212,13 @@ def _row_of_n(
     support: np.ndarray,
     marks: np.ndarray,
     per_individual: np.ndarray,
-    alone: int,
+    num_of_one_individual: int,
     flags: np.ndarray,
     k: int,
 ) -> dict[str, Any]:
-    """Return the row of the report's table ``identifiers_by_n`` for one n: counts of identifying, minimal and retained
-    n-grams."""
-    distinct = _distinct_by_support(index, n, alone)
+    """Return one row of the report's table ``identifiers_by_n``: the counts of identifying, minimal and retained
+    n-grams of n words."""
+    distinct = _distinct_by_support(index, n, num_of_one_individual)
     holds_direct = (flags & DIRECT) > 0
     for offset in range(1, n):
         holds_direct[:-offset] |= (flags[offset:] & DIRECT) > 0
@@ -235,9 +235,9 @@ def _row_of_n(
     return row
 
 
-def _distinct_by_support(index: NgramIndex, n: int, alone: int) -> np.ndarray:
-    """Return the number of distinct n-grams with each support, int64 (MAX_K + 1,); the last entry counts supports from
-    MAX_K on. ``alone`` is the number with support 1.
+def _distinct_by_support(index: NgramIndex, n: int, num_of_one_individual: int) -> np.ndarray:
+    """Return the number of distinct n-grams with each support, int64 (MAX_K + 1,); the last entry counts all supports
+    from MAX_K on. ``num_of_one_individual`` is the entry for support 1.
 
     Those of one individual are counted in the documents: of the longer ones the index keeps only some. Every n-gram of
     two is in it, since its parts have two as well.
@@ -245,7 +245,7 @@ def _distinct_by_support(index: NgramIndex, n: int, alone: int) -> np.ndarray:
     table = pa.record_batch(index.words() if n == 1 else index.level(n))
     support = np.minimum(table.column("support").to_numpy(), MAX_K)
     counts = np.bincount(support, minlength=MAX_K + 1).astype(np.int64)
-    counts[1] = alone
+    counts[1] = num_of_one_individual
     return counts
 
 
@@ -272,13 +272,13 @@ def _margin(n: int, distinct: np.ndarray, support: np.ndarray, k: int) -> list[d
 
 
 def _identifying_words(
-    stream: WordStream, flags: np.ndarray, rare: np.ndarray, num_words: int
+    stream: WordStream, flags: np.ndarray, is_indirect: np.ndarray, num_words: int
 ) -> dict[str, dict[str, int]]:
-    """Return the numbers of distinct words and of occurrences that identify directly, indirectly (by support), and
-    either way."""
+    """Count the words that identify directly, indirectly (``is_indirect``), and either way: distinct words and
+    occurrences of each."""
     direct = (flags & DIRECT) > 0
     found = {}
-    for name, chosen in (("direct", direct), ("indirect", rare), ("both", direct | rare)):
+    for name, chosen in (("direct", direct), ("indirect", is_indirect), ("both", direct | is_indirect)):
         distinct = np.zeros(num_words, dtype=bool)
         distinct[stream.words[chosen]] = True
         found[name] = {"distinct": int(distinct.sum()), "occurrences": int(np.count_nonzero(chosen))}
@@ -298,46 +298,48 @@ def _retention(marks: np.ndarray, offsets: np.ndarray, k: int) -> list[dict[str,
     ]
 
 
-def _unicity_rows(stream: WordStream, shared: np.ndarray, seed: int) -> list[dict[str, int]]:
-    """Return table rows with, for m = 1, 2, …, the number of units whose m random shared words no other unit has
-    together."""
-    singled = unicity(stream, shared, max_m=MAX_M, num_samples=NUM_SAMPLES, seed=seed)
+def _unicity_rows(stream: WordStream, is_shared: np.ndarray, seed: int) -> list[dict[str, int]]:
+    """Return a table row for each m from 1 to `MAX_M`: of the sampled units (individuals or households), how many use m
+    shared words, and how many of them are the only unit that uses all m."""
+    singled = unicity(stream, is_shared, max_m=MAX_M, num_samples=NUM_SAMPLES, seed=seed)
     return [
         {"m": m + 1, "num_units": int((singled[:, m] >= 0).sum()), "num_singled_out": int((singled[:, m] == 1).sum())}
         for m in range(MAX_M)
     ]
 
 
-def detected_spans(path: Path | str, individual: np.ndarray, *, small_cell: int) -> list[dict[str, Any]]:
-    """Return counts of detected spans by label and detector: rows of label, detector, num_spans, num_documents,
-    num_individuals.
+def detected_spans(
+    path: Path | str, individual_of_document: np.ndarray, *, min_individuals: int
+) -> list[dict[str, Any]]:
+    """Count detected spans by label and detector: rows of label, detector, num_spans, num_documents, num_individuals.
+    Labels found in fewer than ``min_individuals`` individuals are counted together.
 
-    Labels found in fewer than ``small_cell`` individuals are put together as "other", which is left out where it is
+    Labels found in fewer than ``min_individuals`` individuals count together as "other", which is left out where it is
     itself of fewer.
 
     Parameters
     ----------
     path : ``spans.parquet``
-    individual : uint32 array, shape (num_documents,)
+    individual_of_document : uint32 array, shape (num_documents,)
         Individual of each document of the corpus, which spans name by its row number.
     """
     import polars as pl
 
     by = ["label", "detector"]
     spans = pl.scan_parquet(path).select(
-        *by, "document", individual=pl.lit(pl.Series(individual)).gather(pl.col("document"))
+        *by, "document", individual=pl.lit(pl.Series(individual_of_document)).gather(pl.col("document"))
     )
     found = spans.group_by(by).agg(
         num_spans=pl.len(), num_documents=pl.n_unique("document"), num_individuals=pl.n_unique("individual")
     )
     table = found.collect()
-    is_small = pl.col("num_individuals") < small_cell
+    is_small = pl.col("num_individuals") < min_individuals
     rows = table.filter(~is_small).to_dicts()
     if len(rows) < len(table):
         small = table.lazy().filter(is_small).select(by)
         rest = spans.join(small, on=by, how="semi").select(pl.len(), pl.n_unique("individual")).collect()
         num_spans, num_individuals = rest.row(0)
-        if num_individuals >= small_cell:
+        if num_individuals >= min_individuals:
             other = {"num_spans": num_spans, "num_documents": None, "num_individuals": num_individuals}
             rows.append({"label": "other", "detector": "any", **other})
     return sorted(rows, key=lambda row: (-row["num_spans"], row["label"], row["detector"]))

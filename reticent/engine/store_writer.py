@@ -63,7 +63,7 @@ class _Writer:
             raise
 
     def abandon(self) -> None:
-        """Close nothing and leave the files incomplete, after an error."""
+        """Leave the files incomplete and open, after an error, so that they cannot pass for finished ones."""
         for table in self._tables:
             table.abandon()
 

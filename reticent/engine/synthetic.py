@@ -95,7 +95,7 @@ def synthesize(
         """Yield the notes in record batches, and count them."""
         for first, batch in _generate_batches(config, "synth_documents"):
             if config.diagnoses:
-                batch = _with_diagnoses(config, drawn[:, 0], batch)
+                batch = _append_diagnoses(config, drawn[:, 0], batch)
             counts["documents"] += batch.num_rows
             counts["num_bytes"] += pc.sum(pc.binary_length(batch.column("text"))).as_py()
             yield batch
@@ -142,19 +142,19 @@ def _generate_batches(config: SynthConfig, function: str) -> Iterator[tuple[int,
 
 
 def _draw_diagnoses(config: SynthConfig) -> np.ndarray:
-    """Return for each individual the index of the diagnosis in the notes, of the one in the record alone, and of the
-    ward; int64 (N, 3)."""
+    """Draw two different diagnoses and a ward for each individual. Return their indices, int64 (N, 3): the diagnosis
+    that is in the notes and the record, the one that is only in the record, the ward."""
     num, draws = len(DIAGNOSES), generator(config.seed, _STREAM_DIAGNOSES).random((config.num_individuals, 3))
     written, more, ward = (draws * (num, num - 1, len(WARDS))).astype(np.int64).T
     return np.stack([written, (written + 1 + more) % num, ward], axis=1)
 
 
-def _with_diagnoses(config: SynthConfig, written: np.ndarray, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch of notes with the individual's diagnosis appended to each, after all spans."""
+def _append_diagnoses(config: SynthConfig, diagnoses: np.ndarray, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch of notes with a sentence at the end of each text that states the individual's diagnosis."""
     owners = pc.cast(pc.utf8_slice_codeunits(batch.column("individual_id"), 1), pa.int64()).to_numpy()
     households = [int(name[1:]) for name in batch.column("household_id").to_pylist()]
     texts = [
-        f"{text}{SAID[config.languages[household % len(config.languages)]].format(DIAGNOSES[written[owner]])}\n"
+        f"{text}{SAID[config.languages[household % len(config.languages)]].format(DIAGNOSES[diagnoses[owner]])}\n"
         for text, owner, household in zip(batch.column("text").to_pylist(), owners.tolist(), households, strict=True)
     ]
     at = batch.schema.get_field_index("text")

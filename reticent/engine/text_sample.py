@@ -68,7 +68,7 @@ class SampledText:
         )
         comparison = Comparison(store)
         comparison.add(self.store_rows, self.read, protected)
-        return comparison.result(whole=False)
+        return comparison.result(is_whole_store=False)
 
 
 class TextSample:
@@ -121,7 +121,7 @@ class TextSample:
         table = WordTable()
         words = read_words(texts, table)
         surface = "exact" if index is None else index.surface
-        supports, seen, visible = [], table.seen(surface), np.zeros(len(words.starts), dtype=np.int64)
+        supports, seen, visible = [], table.visible_forms(surface), np.zeros(len(words.starts), dtype=np.int64)
         if index is not None:
             tables = partial(_read_tables, index)
             supports = [*looked_up_supports(words, table.surfaces(surface), max_n, tables, index.min_support)]

@@ -30,7 +30,7 @@ def copy_tokens(view: Path | str, folder: Path | str) -> dict[str, int]:
     tokens = open_view(Path(view))
     stored = tokens.stored
     with StoreWriter(Path(folder), 1 << 24 if stored.is_wide else 1 << 16) as writer:
-        for first, end in tokens.runs():
+        for first, end in tokens.iter_document_ranges():
             doc_ids = stored.doc_ids.take(pa.array(tokens.documents[first:end]))
             writer.write(doc_ids, tokens.individual[first:end], _repack(tokens, first, end))
     json = (stored.folder / "tokenizer.json").read_bytes()

@@ -143,7 +143,7 @@ def write_view(
         exceptions = stored.exceptions_of(block.first, block.first + len(block.kept))
 
         def planes(gaps: np.ndarray | None, flags: np.ndarray, starts: np.ndarray) -> Planes:
-            """Return the token bits that these word flags give."""
+            """Return the protection bits of the block's tokens, given the flags and n-gram starts of its words."""
             return _rust.planes(
                 *bits, gaps, *exceptions, block.token_offsets, flags, starts, block.word_offsets, block.kept,
                 num_threads=num_threads,
@@ -183,9 +183,9 @@ class _Protected:
     counts: dict[str, int]
 
     @classmethod
-    def of(cls, block: _Block, flags: np.ndarray, planes: Planes, common: Planes) -> _Protected:
-        """Return the protection of the wanted documents of a block, with counts; ``common`` has the bits of tokens
-        whose words are too common to identify anybody (``indirect``), and of the direct ones among them."""
+    def of(cls, block: _Block, flags: np.ndarray, planes: Planes, common_planes: Planes) -> _Protected:
+        """Return the protection of the wanted documents of a block, with counts. ``common_planes`` marks tokens whose
+        words are too common to identify anybody, and the direct ones among them."""
         rows = np.flatnonzero(block.kept)
         counts = {
             "words": int(np.diff(block.word_offsets)[rows].sum()),
@@ -193,8 +193,8 @@ class _Protected:
             "indirect": int(np.count_nonzero(flags & INDIRECT)),
             "protected": int(np.count_nonzero(flags)),
             "protected_tokens": num_set(planes.direct | planes.indirect),
-            "common_tokens": num_set(common.indirect),
-            "common_direct_tokens": num_set(common.direct),
+            "common_tokens": num_set(common_planes.indirect),
+            "common_direct_tokens": num_set(common_planes.direct),
         }
         return cls(rows, planes, int(np.diff(block.token_offsets)[rows].sum()), counts)
 

@@ -25,7 +25,14 @@ from reticent.engine.ngrams import NgramIndex
 from reticent.engine.packed import PackedTokens
 from reticent.engine.protect import Policy
 from reticent.engine.pseudonymize import Style
-from reticent.engine.rewrite import Rewritten, TextStyle, lower_case, replace_spans, replace_words_by_x, words_of_view
+from reticent.engine.rewrite import (
+    Rewritten,
+    TextStyle,
+    lower_case,
+    replace_spans,
+    replace_words_by_x,
+    word_protection_of_view,
+)
 from reticent.engine.schema import DIRECT, INDIRECT, SPANS
 from reticent.engine.single_pass import Encoding, SinglePass
 from reticent.engine.split import Individuals
@@ -287,7 +294,7 @@ class RewrittenTokens:
             end = first + len(part.codes)
             if not np.array_equal(self._view.individual[first:end], part.codes):
                 raise ArtifactError(f"{self._view.stored.folder}: tokens of other documents; run protect again")
-            indirect, starts = words_of_view(self._view, first, end, words.doc_offsets, first_word)
+            indirect, starts = word_protection_of_view(self._view, first, end, words.doc_offsets, first_word)
             flags, first, first_word = direct | indirect, end, first_word + words.num_words
             if self._style == "x":
                 made = replace_words_by_x(part.texts, words, flags, starts, gaps, num_threads=self._num_threads)
@@ -324,7 +331,7 @@ def _write_rewritten(
             try:
                 tokens = encoder.pack(text.texts, text.words, text.flags, text.ngram_starts, gaps=text.gaps)
             except CorpusError as error:
-                raise flagged.placed(error, part) from None
+                raise flagged.locate_error(error, part) from None
             flagged.check_tokens(part, documents.words, tokens.doc_offsets)
             writer.write(part.doc_ids, part.codes, tokens)
             if spans is not None and text.spans is not None:

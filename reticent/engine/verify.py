@@ -87,19 +87,19 @@ class CheckedText:
         spans: SpanReader | None,
         policy: Policy,
         surface: str,
-        counted: bool,
+        count_anew: bool,
         other_supports: pa.RecordBatch | None = None,
     ) -> Protected:
-        """Return the words of these splits that the policy protects, computed by the oracle; n-gram supports are
-        counted anew (unless ``counted`` is False), ``other_supports`` replaces those of its words."""
+        """Compute by the oracle which words of these splits the policy protects. ``count_anew``: n-gram supports are
+        counted in the documents; ``other_supports`` replaces the supports of the words it lists."""
         wanted = _splits_mask(self._individuals, splits)
         chosen = np.ones(len(self._rows), dtype=bool) if wanted is None else wanted[self._codes]
         words = self._words if chosen.all() else self._words.select(chosen)
         codes = self._codes[chosen]
         units = codes if self._individuals is None else self._individuals.units[codes]
         surfaces = self._table.surfaces(surface)
-        seen, num_units = self._table.seen(surface), len(np.unique(units))
-        supports = count_supports(words, units, surfaces, policy.n if counted else 1)
+        seen, num_units = self._table.visible_forms(surface), len(np.unique(units))
+        supports = count_supports(words, units, surfaces, policy.n if count_anew else 1)
         if other_supports is not None:
             names = other_supports.column("word")
             rows = pc.index_in(pa.array(surfaces, names.type), value_set=names).fill_null(-1).to_numpy()
@@ -108,7 +108,7 @@ class CheckedText:
         marks = read_spans(spans, self._rows[chosen])
         of_words = next(supports)
         visible = visible_support(words, seen, of_words)
-        protecting = itertools.chain([of_words], supports) if counted else ()
+        protecting = itertools.chain([of_words], supports) if count_anew else ()
         return Protected.by(policy, words, units, seen, marks, protecting, num_units, visible)
 
 
@@ -191,4 +191,4 @@ def verify_tokens(
         first = last
         if progress:
             progress(last)
-    return comparison.result(whole=True)
+    return comparison.result(is_whole_store=True)

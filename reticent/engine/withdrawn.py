@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from reticent.core.artifact import write_private
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.corpus import Corpus
-from reticent.engine.identity import Ids, as_read, fold_ids
+from reticent.engine.identity import Ids, fold_ids, normalise_listed_ids
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.protocol import origin_of
 
@@ -98,7 +98,7 @@ def read_ids(file: Path | str, known: pa.ChunkedArray | pa.Array, choice: Ids = 
     """
     numbered = _read_numbered_lines(file)
     ids = pa.array([line for _, line in numbered], pa.string())
-    return matched(ids, known, choice, str(file), lambda row: f"line {numbered[row][0]}"), len(ids.unique())
+    return match_known_ids(ids, known, choice, str(file), lambda row: f"line {numbered[row][0]}"), len(ids.unique())
 
 
 def read_lines(*files: Path | str) -> pa.Array:
@@ -120,14 +120,15 @@ def _read_numbered_lines(file: Path | str) -> list[tuple[int, str]]:
     return numbered
 
 
-def matched(
+def match_known_ids(
     ids: pa.Array, known: pa.ChunkedArray | pa.Array, choice: Ids, where: str, place: Any = lambda row: "an id"
 ) -> pa.Array:
-    """Return those of the ``known`` individual ids that a list or table names, compared as ``choice`` says."""
+    """Return those of the ``known`` individual ids that are named in ``ids``, a list or table of withdrawn individuals;
+    ``choice`` says how ids are compared."""
     names = known.unique().cast(pa.string())
     alike = names.filter(pc.is_in(form_of(names, choice), value_set=form_of(ids, choice)))
     if choice == "stop":
-        as_read(ids, alike, choice, where, place)
+        normalise_listed_ids(ids, alike, choice, where, place)
     return alike
 
 
@@ -238,8 +239,8 @@ class LeftOut:
             found |= np.fromiter((each in own for each in _keyed_digests(key, name, values)), bool, len(values))
         return found
 
-    def people(self, ids: pa.Array, choice: Ids) -> np.ndarray:
-        """Return which of these individuals are recorded as withdrawn, bool."""
+    def has_individuals(self, ids: pa.Array, choice: Ids) -> np.ndarray:
+        """Return for each of these individual ids whether it is recorded as withdrawn, bool."""
         return self.has(_column_of(choice), form_of(ids, choice))
 
     def num_others(self, ids: pa.Array, choice: Ids) -> int:
@@ -369,7 +370,7 @@ class Withdrawals:
             ids = origin.ids_of(settings.opt_out)
             if not len(ids):
                 raise CorpusError(f"{where}: the table holds no id; leave corpus.opt_out out where nobody withdrew")
-            gone.append(matched(ids, known, settings.ids, where))
+            gone.append(match_known_ids(ids, known, settings.ids, where))
             self.counts["opt_out"] = {"ids": len(ids), "individuals": len(gone[-1])}
             self.said.append(list_message(where, len(ids), len(gone[-1]), settings))
         out = pa.concat_arrays(gone).unique()
@@ -383,9 +384,9 @@ class Withdrawals:
         gone, self.lists = _read_lists(self.settings.withdrawn, known, self.settings.ids)
         return gone
 
-    def staying(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a record batch (doc_id, individual_id, text and more) without the documents of withdrawn individuals
-        that the source sent nevertheless, and remember these."""
+    def drop_withdrawn(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch of documents without those of withdrawn individuals that the source sent nevertheless; these
+        are recorded."""
         names = batch.column("individual_id").cast(pa.string())
         if self._excluded is not None:
             is_gone = pc.is_in(names, value_set=self._excluded)
@@ -416,16 +417,16 @@ class Withdrawals:
         stay = individuals()
         if self._listed is not None:
             self.of_lists(pa.concat_arrays([stay, *(_one_array(each.column("individual_id")) for each in left)]))
-        self.compare(stay, hashed(documents), left)
+        self.end_with_tables(stay, hashed(documents), left)
 
-    def compare(
+    def end_with_tables(
         self,
         individuals: pa.ChunkedArray | pa.Array,
         documents: Iterable[pa.Table],
         left_out: Iterable[pa.RecordBatch | pa.Table] = (),
         gone: pa.Array | None = None,
     ) -> None:
-        """Do the same as `end` for documents given as tables of `hashed`; ``gone`` are individuals among them that are
+        """Finish as `end` does, for documents given as tables of `hashed`. ``gone`` are individuals among them that are
         still to be excluded.
 
         Cost: eight bytes a document are held, and what is said of those who are left out.
@@ -482,7 +483,7 @@ class Withdrawals:
         found = [pa.array([], pa.string())]
         if self.record:
             found += [read_ids(file, known, choice)[0] for file in lists]
-            found += [matched(ids, known, choice, "corpus.readmitted") for ids in self._registers]
+            found += [match_known_ids(ids, known, choice, "corpus.readmitted") for ids in self._registers]
         return pa.concat_arrays(found)
 
     def _is_table(self, name: str) -> bool:
@@ -505,15 +506,15 @@ def refuse_people(record: LeftOut, individuals: pa.ChunkedArray | pa.Array, choi
     not among the ``settled`` ids."""
     names = individuals.unique()
     names = names.filter(pc.invert(pc.is_in(names, value_set=settled)))
-    _refuse_return(int(record.people(names, choice).sum()) if record else 0)
+    _refuse_return(int(record.has_individuals(names, choice).sum()) if record else 0)
 
 
-def _refuse_return(back: int) -> None:
-    """Raise `PolicyError` if the number of withdrawn individuals who would come back is not 0."""
-    if back:
+def _refuse_return(num_returning: int) -> None:
+    """Raise `PolicyError` if ``num_returning``, the number of withdrawn individuals who would come back, is not 0."""
+    if num_returning:
         raise PolicyError(
-            f"{back:,} individual(s) whom an earlier reading left out as withdrawn would come back. Name them again "
-            f"(corpus.withdrawn, corpus.opt_out, `reticent update --remove`); {_OPTED_IN}"
+            f"{num_returning:,} individual(s) whom an earlier reading left out as withdrawn would come back. Name them "
+            f"again (corpus.withdrawn, corpus.opt_out, `reticent update --remove`); {_OPTED_IN}"
         )
 
 

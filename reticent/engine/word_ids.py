@@ -82,7 +82,7 @@ class NumberedWords:
         """Number of documents."""
         return len(self.doc_offsets) - 1
 
-    def of(self, documents: np.ndarray) -> np.ndarray:
+    def index_rows(self, documents: np.ndarray) -> np.ndarray:
         """Return the index rows of all words of these documents, concatenated, uint32."""
 
         lengths = self.doc_offsets[documents + 1] - self.doc_offsets[documents]

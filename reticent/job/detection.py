@@ -60,7 +60,7 @@ def _detect_in_run(job: Job, evaluate: bool, progress: Progress) -> DetectedSpan
                 progress.warn(TAUGHT_OUT.format(int(left_out.sum())))
             marks = read_marks(run.corpus, folder, left_out if left_out.any() else None)
             names = dict.fromkeys((*job.detect.detectors, *marks.detectors))  # also those that found nothing
-            marks = marks.chosen(detectors=[name for name in names if name != "gold"])
+            marks = marks.with_only(detectors=[name for name in names if name != "gold"])
             evaluation = evaluate_detection(marks, num_bootstrap=job.audit.num_bootstrap, seed=job.seed)
     return DetectedSpans(
         folder=str(folder),

@@ -20,7 +20,7 @@ import numpy as np
 
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.resolve import resolve
-from reticent.engine.dp_vocabulary import count_voters, numbered_words, word_order
+from reticent.engine.dp_vocabulary import count_voters, iter_word_occurrences, word_order
 from reticent.engine.noisy_threshold import noisy_index, read_or_draw_key
 from reticent.engine.public_words import read_public_words
 from reticent.engine.schema import INDIRECT, MEMBERS
@@ -121,7 +121,7 @@ def _with_noisy_supports(
     # Of the run's members, for each of its recipes and trainings.
     name = "voters" if listed is None else "voters of words on no list"
     voters = run.memoize(name, key, lambda: _count_votes(run, index, run.individuals, noise, key, listed))
-    with resolve("reticent.ext.dp.charges:charged_vocabulary")(run, noise, words, k, index.num_units):
+    with resolve("reticent.ext.dp.charges:charge_vocabulary")(run, noise, words, k):
         return noisy_index(index, k, noise, key, voters=voters)
 
 
@@ -139,7 +139,7 @@ def _count_votes(
         )
     numbered = run.numbered
     codes = individuals.individual_codes(run.corpus.scan().column("individual_id"))
-    parts = numbered_words(
+    parts = iter_word_occurrences(
         numbered.words, numbered.index, index, individuals.units[codes], individuals.mask(MEMBERS)[codes]
     )
     if listed is not None:

@@ -28,7 +28,7 @@ from reticent.core.progress import Progress
 from reticent.core.resolve import resolve
 from reticent.engine.corpus import open_corpus
 from reticent.engine.detect.choose import DETECTORS
-from reticent.engine.detect.passages import take_cache
+from reticent.engine.detect.passages import copy_cache
 from reticent.engine.index import open_index
 from reticent.engine.ngrams import NgramIndex
 from reticent.engine.reuse import ReusedSpans, differing_texts, rows_before, with_same_individual
@@ -110,7 +110,7 @@ class Reuse:
         if why := self._reason_to_search_again():
             self._run.progress.say_once(f"identifiers are searched for in all documents again: {why}")
             if self._run.job.detect.cache:
-                take_cache(self._run.folder / NER_CACHE, self._before.folder / NER_CACHE)
+                copy_cache(self._run.folder / NER_CACHE, self._before.folder / NER_CACHE)
             return None
         return ReusedSpans(self._before.folder / "spans", self._unchanged_rows)
 

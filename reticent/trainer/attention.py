@@ -28,8 +28,8 @@ _PADDED, _PACKED = "reticent_padded", "reticent_packed"
 
 @contextmanager
 def attention_by_host(model: PreTrainedModel, *, packed: bool = False) -> Iterator[None]:
-    """Make a model take its attention mask as the host gives it, without inspecting it on the device, within the
-    context; ``packed``: windows in one row attend only to themselves.
+    """Make a model use its attention mask as given, within the context, without reading the mask's values on the
+    device. With ``packed``, each of several windows in a row attends only to itself.
 
     A model that does not leave its attention to transformers (or, unless rows are packed, is not set to ``sdpa``)
     keeps its own.
@@ -59,9 +59,9 @@ def attention_by_host(model: PreTrainedModel, *, packed: bool = False) -> Iterat
             model.set_attn_implementation(before)
 
 
-def seeing(model: PreTrainedModel, mask: torch.Tensor | None) -> AbstractContextManager[None]:
-    """Return a context for forward passes with this attention mask: `attention_by_host`, or none if ``mask`` is None,
-    without padding."""
+def using_mask(model: PreTrainedModel, mask: torch.Tensor | None) -> AbstractContextManager[None]:
+    """Return a context for forward passes with this attention mask: `attention_by_host`, or an empty context if
+    ``mask`` is None, as there is no padding."""
     return nullcontext() if mask is None else attention_by_host(model)
 
 

@@ -180,8 +180,9 @@ def _largest_id(tokenizer: str) -> int:
     return max(vocabulary.values(), default=-1)
 
 
-def without_foreign_keys(path: Path) -> None:
-    """Remove keys that hold or name code from a JSON file, at any depth; a file without such keys is not rewritten."""
+def remove_foreign_keys(path: Path) -> None:
+    """Remove the keys that hold or name code from a JSON file, in place and at any depth; a file without such keys is
+    not rewritten."""
     content = read_json(path)
     kept = _drop_foreign_keys(content)
     if kept != content:
@@ -263,7 +264,7 @@ def differing_parts(one: str, other: str) -> list[str]:
 def _normal_parts(text: str) -> dict[str, Any]:
     """Return the `PARTS` of a tokenizer as the library reads its JSON, with defaults filled in."""
     try:
-        with without_panic("tokenizer.json"):
+        with panic_as_error("tokenizer.json"):
             content = parse_json(library_json(library_tokenizer(text)))
     except ArtifactError:
         raise
@@ -273,9 +274,9 @@ def _normal_parts(text: str) -> dict[str, Any]:
 
 
 @contextmanager
-def without_panic(where: str) -> Iterator[None]:
-    """Raise `ArtifactError` in place of a panic of the tokenizers library, which is not an `Exception` and would end a
-    run."""
+def panic_as_error(where: str) -> Iterator[None]:
+    """Raise `ArtifactError` if the ``with`` block ends in a panic of the tokenizers library, which is not an
+    `Exception` and would end a run."""
     try:
         yield
     except Exception:

@@ -163,7 +163,7 @@ class PrivacyConfig(Section):
     )
 
     @model_validator(mode="after")
-    def _check_one_of_two(self) -> Self:
+    def _require_epsilon_or_noise(self) -> Self:
         """Raise `ValueError` unless exactly one of ``target_epsilon`` and ``noise_multiplier`` is given."""
         if (self.target_epsilon is None) == (self.noise_multiplier is None):
             raise ValueError("give either target_epsilon or noise_multiplier")
@@ -186,7 +186,8 @@ class PrivacyConfig(Section):
         return self.all_values({"budget_file", "budget_epsilon", "budget_delta", "includes"} | self.untouched())
 
     def untouched(self) -> set[str]:
-        """Return the names of newer settings that are unset, so that they do not change a cache key of before them."""
+        """Return the names of settings that are unset and did not exist in earlier versions: cache keys omit these, so
+        that old ones still match."""
         return {name for name in ("num_units", "vocabulary") if getattr(self, name) is None}
 
 
@@ -314,7 +315,7 @@ class TrainConfig(Section):
         that older keys stay valid.
         """
         watched = {"save_steps", "save_minutes", "logging_steps", "report_to", "eval_strategy", "seeds", "dp"}
-        said = self.model_dump(exclude=watched | self._untouched())
+        said = self.model_dump(exclude=watched | self._younger_at_default())
         if not (self.end_of_text and causal):
             del said["end_of_text"]
         if private and self.dp is not None:
@@ -322,7 +323,7 @@ class TrainConfig(Section):
             said["dp"] = self.dp.model_dump(exclude=watched | self.dp.untouched())
         return said
 
-    def _untouched(self) -> set[str]:
+    def _younger_at_default(self) -> set[str]:
         """Return the names of the newer settings (`YOUNGER`) that have their default value."""
         return {name for name in YOUNGER if getattr(self, name) == type(self).model_fields[name].default}
 
@@ -347,7 +348,13 @@ class TrainConfig(Section):
         """Return the settings of one training as its ledger and saved state keep them: without ``save_minutes``,
         ``end_of_text`` if off, and `YOUNGER` settings at their defaults, so that older records still match."""
         values = self.all_values() | {"checkpoint_epochs": self.epochs_kept()}
-        left_out = {"seeds", "dp", "save_minutes", *self._untouched(), *(() if self.end_of_text else ("end_of_text",))}
+        left_out = {
+            "seeds",
+            "dp",
+            "save_minutes",
+            *self._younger_at_default(),
+            *(() if self.end_of_text else ("end_of_text",)),
+        }
         return {name: value for name, value in values.items() if name not in left_out}
 
 

@@ -65,7 +65,7 @@ class BatchContext:
             batch.input_ids, batch.word_ids, indirect, batch.keys, seed=self.seed, epoch=self.epoch
         )
         drawn = (batch.flags & DIRECT) != 0 if self.recipe.context != "keep" else np.zeros_like(indirect)
-        passed_over = ~batch.is_text | (self._split_words(batch) & ~indirect)
+        passed_over = ~batch.is_text | (self._cut_words(batch) & ~indirect)
         read = self._count_identifying(made.input_ids, batch, passed_over | indirect | drawn)
         # In the places of protected words only words that were drawn and happen to identify.
         coincidences = (
@@ -88,9 +88,9 @@ class BatchContext:
     def _count_identifying(self, input_ids: np.ndarray, batch: Batch, skipped: np.ndarray) -> int:
         """Return the number of identifying words that a batch's input ids still hold, those with ``skipped`` tokens not
         counted."""
-        return self.words.count_read(input_ids, batch.word_ids, skipped)
+        return self.words.count_identifying(input_ids, batch.word_ids, skipped)
 
-    def _split_words(self, batch: Batch) -> np.ndarray:
+    def _cut_words(self, batch: Batch) -> np.ndarray:
         """Return which tokens belong to a word that the edge of a window cuts, bool (B, T)."""
         cut = np.zeros(batch.word_ids.shape, dtype=np.bool_)
         if (batch.windows < 0).any():  # a dummy, of no window

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from reticent.core.artifact import new_folder
 from reticent.core.errors import ArtifactError
 from reticent.engine.schema import DIRECT, INDIRECT
-from reticent.trainer.base_files import without_foreign_keys
+from reticent.trainer.base_files import remove_foreign_keys
 
 if TYPE_CHECKING:
     import torch
@@ -131,7 +131,8 @@ def recover_checkpoints(folder: Path) -> None:
 
 
 def write_card(folder: Path, text: str, *, tags: Sequence[str] = (), **data: Any) -> None:
-    """Write the model card; ``tags`` and ``data`` are its YAML front matter, which the hub reads."""
+    """Write the model card ``README.md``: the text, after YAML front matter (``tags``, and further fields by keyword)
+    that the hub reads."""
     from huggingface_hub import ModelCard, ModelCardData  # type: ignore[attr-defined]
 
     about = ModelCardData(library_name="transformers", tags=["reticent", *tags], **data)
@@ -151,7 +152,7 @@ def keep_allowed(folder: Path) -> None:
         elif path.is_dir() and not any(path.iterdir()):
             path.rmdir()
         elif path.suffix == ".json" and path.name != "tokenizer.json":
-            without_foreign_keys(path)
+            remove_foreign_keys(path)
 
 
 def _protection_text(recipe: Recipe, guarantee: Guarantee | None, spent: Guarantee | None) -> str:

@@ -191,8 +191,9 @@ def _own_files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def write_given(model: str, base: str | None, objective: str, folder: Path, made_as: str | None = None) -> None:
-    """Write a model that was trained elsewhere as a plain folder of weights.
+def write_given(model: str, base: str | None, objective: str, folder: Path, rounding: str | None = None) -> None:
+    """Write a model that was trained elsewhere as a plain folder of weights, merged with its adapter if it has one, and
+    rounded as ``rounding`` says ("merged", "int8" or None).
 
     Parameters
     ----------
@@ -200,7 +201,7 @@ def write_given(model: str, base: str | None, objective: str, folder: Path, made
     base : str, optional, path or hub name of its base model
     objective : {"mlm", "clm"}
     folder : Path of the folder to write
-    made_as : "merged": rounded to the dtype in which the base is stored; "int8": each row of each matrix rounded to
+    rounding : "merged": rounded to the dtype in which the base is stored; "int8": each row of each matrix rounded to
         255 levels up to its largest value, like 8-bit weights; None: unchanged
 
     Raises
@@ -226,11 +227,11 @@ def write_given(model: str, base: str | None, objective: str, folder: Path, made
     if is_quantised:
         net = net.dequantize()  # type: ignore[operator]
         del net.config.quantization_config
-    if made_as is not None:
-        _round_weights(net, made_as, base)
+    if rounding is not None:
+        _round_weights(net, rounding, base)
     _require_finite(net, model)
     folder.mkdir(mode=0o700, parents=True)
-    if form == "plain" and made_as is None and not is_quantised:
+    if form == "plain" and rounding is None and not is_quantised:
         for path in _own_files(source):
             shutil.copyfile(path, folder / path.name)
     else:
@@ -253,12 +254,12 @@ def _merge_adapter(net: PreTrainedModel, adapter: Path) -> PreTrainedModel:
     return merged.eval()  # type: ignore[no-any-return]
 
 
-def _round_weights(net: PreTrainedModel, made_as: str, base: str | None) -> None:
-    """Round the weights in place: to the base's dtype ("merged"), or to eight bits."""
+def _round_weights(net: PreTrainedModel, rounding: str, base: str | None) -> None:
+    """Round the weights in place: to the dtype of the base model ("merged"), or to eight bits per weight ("int8")."""
     import torch
 
     with torch.no_grad():
-        if made_as == "merged":
+        if rounding == "merged":
             stored = read_json(_local_folder(str(base), "subject.base") / "config.json")
             name = stored.get("dtype") or stored.get("torch_dtype") or "float32"
             kind = getattr(torch, str(name).removeprefix("torch."), torch.float32)

@@ -34,8 +34,8 @@ from reticent.trainer.base_files import (
     checked_tokenizer_json,
     differing_parts,
     num_weights,
+    panic_as_error,
     read_tokenizer_json,
-    without_panic,
 )
 
 #: Largest number of parameters without weights in the files: those of a new head.
@@ -246,7 +246,7 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
         where = "tokenizer" if is_json else text
         content = checked_tokenizer_json(text, where) if is_json else read_tokenizer_json(text)
         try:
-            with without_panic(where):
+            with panic_as_error(where):
                 return _wrap_tokenizer(content)
         except ArtifactError:
             raise
@@ -257,7 +257,7 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
     gguf = sorted(Path(text).glob("[!.]*.gguf")) if Path(text).is_dir() else []
     options = {"gguf_file": gguf[0].name} if gguf and not (Path(text) / "tokenizer.json").exists() else {}
     try:
-        with without_panic(text):
+        with panic_as_error(text):
             tokenizer = AutoTokenizer.from_pretrained(text, trust_remote_code=False, use_fast=True, **options)
             if isinstance(tokenizer, PreTrainedTokenizerFast):
                 own = _read_own_json(folder_of_model(text))  # again: a hub name may have come only now
@@ -286,20 +286,20 @@ def _not_found_message() -> str:
     return "no such folder, and no such model could be had from the hub"
 
 
-def _wrap_tokenizer(content: str, named: PreTrainedTokenizerFast | None = None) -> PreTrainedTokenizerFast:
-    """Return a transformers tokenizer around the JSON ``content``, with the special tokens of ``named``, or else the
-    usual names of its family."""
+def _wrap_tokenizer(tokenizer_json: str, original: PreTrainedTokenizerFast | None = None) -> PreTrainedTokenizerFast:
+    """Return a transformers tokenizer around the text of a ``tokenizer.json``, with the special tokens and limits of
+    ``original``; without one, with the usual special tokens of its family."""
     from transformers import PreTrainedTokenizerFast
 
-    if named is not None:
+    if original is not None:
         own = PreTrainedTokenizerFast(
-            tokenizer_object=library_tokenizer(content),
-            model_max_length=named.model_max_length,
-            model_input_names=named.model_input_names,
-            clean_up_tokenization_spaces=named.clean_up_tokenization_spaces,
-            **named.special_tokens_map,
+            tokenizer_object=library_tokenizer(tokenizer_json),
+            model_max_length=original.model_max_length,
+            model_input_names=original.model_input_names,
+            clean_up_tokenization_spaces=original.clean_up_tokenization_spaces,
+            **original.special_tokens_map,
         )
-        return remember_json(own, content)
+        return remember_json(own, tokenizer_json)
     known = {
         "pad_token": ("[PAD]", "<pad>", "<|endoftext|>"),
         "unk_token": ("[UNK]", "<unk>"),
@@ -309,12 +309,14 @@ def _wrap_tokenizer(content: str, named: PreTrainedTokenizerFast | None = None) 
         "bos_token": ("<s>", "<|endoftext|>"),
         "eos_token": ("</s>", "<|endoftext|>"),
     }
-    listed, found = names_in(content), {}
+    listed, found = names_in(tokenizer_json), {}
     for role, names in known.items():
         present = [name for name in names if name in listed]
         if present:
             found[role] = present[0]
-    return remember_json(PreTrainedTokenizerFast(tokenizer_object=library_tokenizer(content), **found), content)
+    return remember_json(
+        PreTrainedTokenizerFast(tokenizer_object=library_tokenizer(tokenizer_json), **found), tokenizer_json
+    )
 
 
 def special_ids(tokenizer: PreTrainedTokenizerFast, objective: str) -> SpecialIds:

@@ -519,10 +519,10 @@ def show_epsilon(epsilon: float) -> str:
     return f"{math.ceil(epsilon * 100 - 1e-9) / 100:.2f}" if math.isfinite(epsilon) else "infinite"
 
 
-def shown_in(guarantee: str) -> tuple[float, float, str] | None:
+def parse_guarantee(guarantee: str) -> tuple[float, float, str] | None:
     """Parse (epsilon, delta, privacy unit) from the sentence of a guarantee; None if it has no epsilon.
 
-    >>> shown_in("epsilon 8.00 at delta 1e-5 per individual (at most 4 documents each)")
+    >>> parse_guarantee("epsilon 8.00 at delta 1e-5 per individual (at most 4 documents each)")
     (8.0, 1e-05, 'individual')
     """
     shown = re.match(r"epsilon (\S+) at delta (\S+) per (\w+)", guarantee)
@@ -530,8 +530,8 @@ def shown_in(guarantee: str) -> tuple[float, float, str] | None:
 
 
 def together(guarantees: Sequence[Guarantee]) -> Guarantee | None:
-    """Return the joint guarantee of several trainings on the same data, epsilons and deltas summed (basic composition);
-    None if one has no epsilon, or the units differ."""
+    """Return the joint guarantee of several trainings on the same data, by basic composition: epsilons and deltas are
+    summed. None if a training has no epsilon, or their privacy units differ."""
     epsilons = [each.epsilon for each in guarantees if each.epsilon is not None]
     if not epsilons or len(epsilons) < len(guarantees) or len({each.unit for each in guarantees}) > 1:
         return None
@@ -546,7 +546,7 @@ def together(guarantees: Sequence[Guarantee]) -> Guarantee | None:
 
 def protects_nobody(guarantee: str) -> bool:
     """Whether the epsilon in the sentence of a guarantee is above `MEANINGLESS`."""
-    shown = shown_in(guarantee)
+    shown = parse_guarantee(guarantee)
     return shown is not None and shown[0] > MEANINGLESS
 
 

@@ -234,8 +234,8 @@ class Part:
 
 
 def plan_steps(windows: Windows, config: TrainConfig, world: World, epoch: int) -> list[list[Part | None]]:
-    """Return this process's planned micro-batches for every step of an epoch, shuffled by (seed, epoch); None stands
-    for one without targets.
+    """Return this process's micro-batches for every step of an epoch, shuffled by (seed, epoch): one list per step, in
+    which None stands for a micro-batch without targets.
 
     A step takes ``gradient_accumulation_steps * world.size`` batches in the order of the epoch and distributes them in
     turn. So two processes take the same steps as one process with twice the accumulation. In the last step some
@@ -362,8 +362,8 @@ def _transfer_stream(device: torch.device) -> torch.cuda.Stream:
 
 @contextlib.contextmanager
 def feeding(device: torch.device) -> Iterator[Callable[[], torch.cuda.Event | None]]:
-    """Run transfers to the device in parallel to computation within the context; yields a function that returns an
-    event of their completion (None on a CPU)."""
+    """Run transfers to the device on a stream of their own within the context, in parallel to computation. Yield a
+    function that returns an event of their completion (None on a CPU)."""
     if device.type != "cuda":
         yield lambda: None
         return

@@ -218,30 +218,32 @@ def _redraw_epochs(
         yield epoch, protection
 
 
-def _guarantee_faults(said: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with a ledger's DP-SGD guarantee, given the steps taken and, if Opacus is installed, their
-    privacy cost."""
+def _guarantee_faults(guarantee: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with a ledger's DP-SGD guarantee, as sentences: it is compared with the steps taken and, if
+    Opacus is installed, with their privacy cost computed anew."""
 
     try:
         wrong = []
-        if said["steps"] != said["num_steps"]:
-            wrong.append(f"privacy: {said['steps']:,} steps were taken, {said['num_steps']:,} were accounted")
-        epsilon = math.inf if said["epsilon"] == "infinite" else said["epsilon"]
-        if (epsilon is None) != bool(said["unaccounted"]):
+        if guarantee["steps"] != guarantee["num_steps"]:
+            wrong.append(f"privacy: {guarantee['steps']:,} steps were taken, {guarantee['num_steps']:,} were accounted")
+        epsilon = math.inf if guarantee["epsilon"] == "infinite" else guarantee["epsilon"]
+        if (epsilon is None) != bool(guarantee["unaccounted"]):
             wrong.append("privacy: there is an epsilon just where every step was accounted")
         promise = Guarantee(
             epsilon=epsilon,
-            delta=said["delta"],
-            unit=said["unit"],
-            max_documents=said["max_documents"],
-            unaccounted=tuple(said["unaccounted"]),
+            delta=guarantee["delta"],
+            unit=guarantee["unit"],
+            max_documents=guarantee["max_documents"],
+            unaccounted=tuple(guarantee["unaccounted"]),
         )
-        if str(promise) != said["guarantee"]:
-            wrong.append(f"privacy: the ledger says {said['guarantee']!r}, by its own numbers it is {str(promise)!r}")
+        if str(promise) != guarantee["guarantee"]:
+            wrong.append(
+                f"privacy: the ledger says {guarantee['guarantee']!r}, by its own numbers it is {str(promise)!r}"
+            )
         if epsilon is not None and find_spec("opacus") is not None:
-            mechanism = (said["sample_rate"], said["noise_multiplier"], said["num_steps"])
-            vocabulary = tuple(said["vocabulary"]) if "vocabulary" in said else None
-            again = epsilon_of(*mechanism, said["delta"], said["accountant"], vocabulary)
+            mechanism = (guarantee["sample_rate"], guarantee["noise_multiplier"], guarantee["num_steps"])
+            vocabulary = tuple(guarantee["vocabulary"]) if "vocabulary" in guarantee else None
+            again = epsilon_of(*mechanism, guarantee["delta"], guarantee["accountant"], vocabulary)
             if not math.isclose(again, epsilon, rel_tol=1e-6):
                 wrong.append(f"privacy: epsilon: the ledger says {epsilon}, its steps and noise cost {again}")
     except (KeyError, TypeError, ValueError):

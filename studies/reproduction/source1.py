@@ -18,7 +18,7 @@ from reticent.audit.evidence.audit import AuditEvidence
 from reticent.audit.evidence.corpus import CorpusEvidence, Curve, WordCurve
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.report.selectors import all_utility, ordinary_utility
-from reticent.audit.stats.seeds import classification_over_seeds, over_seeds
+from reticent.audit.stats.seeds import average_over_seeds, classification_over_seeds
 from reticent.job.config import load_kept_job
 from reticent.job.experiment import HOSPITAL, SIZES
 from reticent.job.run import Run
@@ -116,7 +116,7 @@ def evidence_of(folder: Path) -> dict[str, Any]:
     run = Run(load_kept_job(folder / "job.json"))
     audit = from_json(AuditEvidence, json.loads((folder / "audit" / "audit.json").read_text()), "audit.json")
     rows = []
-    for model in over_seeds(audit.models):
+    for model in average_over_seeds(audit.models):
         last = model.epoch == max(other.epoch for other in audit.models if other.recipe == model.recipe)
         row: dict[str, Any] = {
             "recipe": model.recipe if model.epoch else f"base ({model.objective})",
@@ -148,7 +148,7 @@ def evidence_of(folder: Path) -> dict[str, Any]:
     seconds = {each["name"]: each["seconds"] for each in job_status(run)["artifacts"]}
     evidence = {
         **of_corpus(run, audit.corpus),
-        "trainings": max(model.num_trainings or 1 for model in over_seeds(audit.models)),
+        "trainings": max(model.num_trainings or 1 for model in average_over_seeds(audit.models)),
         "rows": rows,
         "classified": classified,
         "seconds": {

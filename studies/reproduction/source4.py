@@ -18,7 +18,7 @@ from benchmarks.record_io import DATA
 from reticent.audit.evidence.json_form import to_json
 from reticent.engine.tokenizer_library import json_of
 from reticent.ext.tagger.attacks import (
-    area,
+    auc_of_scores,
     average_precision,
     average_precision_draws,
     coin_wins,
@@ -97,7 +97,7 @@ def numbers_of(scores: np.ndarray) -> dict[str, Any]:
                 "fp": exact(float(n - own.sum())),
                 "ap": precision(scores[[number]]),
                 "rank": exact(expected_rank(float(own.mean()), n, n)),
-                "tried": exact((1 - area(*scores[number])) * n),
+                "tried": exact((1 - auc_of_scores(*scores[number])) * n),
             }
             for number, own in enumerate(won)
         ],
@@ -116,7 +116,7 @@ def numbers_of(scores: np.ndarray) -> dict[str, Any]:
         "map": precision(scores),
         "ap": precision(scores.mean(axis=0)[None]),
         "rank": exact(expected_rank(float(accuracy.mean()), n, n)),
-        "tried": exact((1 - area(*scores.mean(axis=0))) * n),
+        "tried": exact((1 - auc_of_scores(*scores.mean(axis=0))) * n),
         "below": share((scores.max(axis=0) < HIGH).mean(axis=0)),
     }
 

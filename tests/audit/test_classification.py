@@ -25,7 +25,7 @@ from reticent.audit.stats.intervals import clopper_pearson
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.split import open_individuals
-from reticent.ext.classify.measure import Truth, bag_of_words, compare, majority, measure
+from reticent.ext.classify.measure import Truth, compare, measure, predict_from_words, predict_majority
 from reticent.ext.classify.stage import read_results
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
@@ -123,8 +123,8 @@ def test_a_difference_is_taken_over_the_same_people() -> None:
 
 def test_the_majority_is_that_of_the_training_documents() -> None:
     classes, train = np.array([2, 1, 1, 0, 0, 0]), np.array([1, 1, 1, 0, 0, 0], dtype=bool)
-    assert majority(classes, train).tolist() == [1, 1, 1]
-    assert majority(np.array([2, 1, 0]), np.array([1, 1, 0], dtype=bool)).tolist() == [1]  # the first of equals
+    assert predict_majority(classes, train).tolist() == [1, 1, 1]
+    assert predict_majority(np.array([2, 1, 0]), np.array([1, 1, 0], dtype=bool)).tolist() == [1]  # the first of equals
 
 
 def test_a_bag_of_words_tells_words_by_all_their_tokens_and_sees_no_new_word() -> None:
@@ -133,9 +133,12 @@ def test_a_bag_of_words_tells_words_by_all_their_tokens_and_sees_no_new_word() -
     documents = [one, two] * 8 + [[*one, (9, 5, 0)], [*two, (9, 5, 0)], [(9, 0, 0)]]
     classes = np.array([1, 0] * 8 + [1, 0, 0])
     train = np.arange(19) < 16
-    assert bag_of_words(make_store(*documents), classes, train)[:2].tolist() == [1, 0]
+    assert predict_from_words(make_store(*documents), classes, train)[:2].tolist() == [1, 0]
     without_words = make_store(*[[(5, -1, 0)]] * 4)
-    assert bag_of_words(without_words, np.array([1, 1, 0, 1]), np.array([1, 1, 0, 0], dtype=bool)).tolist() == [1, 1]
+    assert predict_from_words(without_words, np.array([1, 1, 0, 1]), np.array([1, 1, 0, 0], dtype=bool)).tolist() == [
+        1,
+        1,
+    ]
 
 
 # ------------------------------------------------------------------------------------------------- the stage of a job
@@ -392,11 +395,11 @@ def test_classes_that_cannot_be_told_apart_are_found_out_before_the_training(
 
 @pytest.mark.heavy
 def test_starts_are_those_of_the_paper_where_they_were_kept() -> None:
-    from reticent.ext.classify.stage import _starts
+    from reticent.ext.classify.stage import _epochs_to_start_from
     from reticent.trainer.config import ClassifyConfig
 
     def starts(*kept: int, **settings: Any) -> list[int]:
-        return _starts(kept, ClassifyConfig(**settings), "x")
+        return _epochs_to_start_from(kept, ClassifyConfig(**settings), "x")
 
     assert starts(4, 8, 16, 32, 64) == [8, 64]
     assert starts(4, 8) == [8]

@@ -349,10 +349,10 @@ def test_a_choice_of_detectors_and_categories_is_as_if_the_rest_were_not_there()
     found = {"a": [FOUND, []], "b": [[(12, 15, "NAME")], [(0, 3, "DATE")]]}
     texts, gold = [TEXT, "May"], [GOLD, [(0, 3, "DATE")]]
     marks = marks_of(texts, gold, found)
-    alone = measured(marks.chosen(detectors=["b", "c"]), num_bootstrap=100)
+    alone = measured(marks.with_only(detectors=["b", "c"]), num_bootstrap=100)
     assert alone["union"] == measured(marks, num_bootstrap=100)["alone"]["b"]
     assert list(alone["alone"]) == ["b", "c"]
-    names = measured(marks.chosen(categories=["NAME"]), num_bootstrap=100)
+    names = measured(marks.with_only(categories=["NAME"]), num_bootstrap=100)
     assert names["mentions"] == {"NAME": 2}
     assert value(names["union"], "overall", "strict", "precision") == (pytest.approx(2 / 3), 3)
     assert value(names["union"], "entities", "overall") == (1.0, 2)

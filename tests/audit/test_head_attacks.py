@@ -24,11 +24,17 @@ from reticent.audit.judgement.rows import BEYOND, FAIL, NOT_SHOWN, PASS, WITHIN,
 from reticent.audit.judgement.verdict import WITHOUT_SHADOWS, judge_risks, verdict
 from reticent.audit.membership.heads import HeadScores, HeadShadows
 from reticent.audit.membership.names import CLASSIFIER
-from reticent.audit.membership.validity import DISTINGUISHABLE, FAULT, QUIET, holds_chance, judged
+from reticent.audit.membership.validity import DISTINGUISHABLE, FAULT, QUIET, holds_chance, with_attack_verdicts
 from reticent.audit.stats.intervals import Bootstrap
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.ext.classify.documents import labelled_documents
-from reticent.ext.head_attacks.attributes import Question, make_questions, told_attribute, told_share, with_value
+from reticent.ext.head_attacks.attributes import (
+    Question,
+    attack_attribute,
+    make_questions,
+    success_probabilities,
+    with_value,
+)
 from reticent.ext.head_attacks.measure import head_evidence, labels_alone
 from reticent.ext.head_attacks.scores import Classifier, Tagger
 from reticent.ext.head_attacks.stage import read_heads
@@ -72,7 +78,7 @@ def test_a_value_is_replaced_wherever_it_stands_as_words(text: str, true: str, v
 def test_the_share_that_is_told_counts_ties_as_guesses(
     own: list[float], right: list[bool], expected: tuple[float, float]
 ) -> None:
-    assert told_share(np.array(own), np.array(right)) == pytest.approx(expected)
+    assert success_probabilities(np.array(own), np.array(right)) == pytest.approx(expected)
 
 
 def test_a_question_is_about_a_document_with_the_value_and_its_alternatives_are_no_values_of_the_person() -> None:
@@ -108,14 +114,14 @@ def test_attributes_are_found_in_a_head_that_knows_its_people_and_not_in_one_tha
 
         return log_probs
 
-    found = told_attribute(questions, head(is_member), is_member, **BOOTSTRAP)
+    found = attack_attribute(questions, head(is_member), is_member, **BOOTSTRAP)
     share = np.mean(~flip[120:])
     for sides in (found.logits, found.label_only):
         assert (sides.members.value, sides.heldout.value) == pytest.approx((1.0, share))
         assert sides.excess.low is not None
         assert sides.excess.low > 0.3
     assert found.chance == 0.5
-    others = told_attribute(questions, head(np.zeros(240, dtype=bool)), is_member, **BOOTSTRAP)
+    others = attack_attribute(questions, head(np.zeros(240, dtype=bool)), is_member, **BOOTSTRAP)
     for sides in (others.logits, others.label_only):
         assert sides.excess.low is not None
         assert sides.excess.high is not None
@@ -179,7 +185,7 @@ def quiet() -> ModelEvidence:
 def test_every_attack_tells_the_people_of_a_head_that_knows_them_and_none_of_one_that_does_not(
     plain: ModelEvidence, quiet: ModelEvidence
 ) -> None:
-    first, second = judged([plain, quiet])
+    first, second = with_attack_verdicts([plain, quiet])
     assert len(first.membership) == 7
     for name, attack in first.membership.items():
         assert attack.verdict == DISTINGUISHABLE, name
@@ -201,7 +207,7 @@ def test_every_attack_tells_the_people_of_a_head_that_knows_them_and_none_of_one
 
 
 def table(*heads: ModelEvidence) -> Any:
-    return judge_risks(replace(WHOLE, models=[], heads=judged(list(heads))))
+    return judge_risks(replace(WHOLE, models=[], heads=with_attack_verdicts(list(heads))))
 
 
 WHOLE = evidence(tiny_audit())
@@ -232,7 +238,7 @@ def person_of(row: Any) -> tuple[str, str]:
 
 
 def test_gates_judge_heads_by_the_recipe_below_them(plain: ModelEvidence, quiet: ModelEvidence) -> None:
-    heads = judged([plain, quiet])
+    heads = with_attack_verdicts([plain, quiet])
     on_base = replace(quiet, start="base")
     assert [head.is_plain for head in (plain, on_base, replace(on_base, protects=False))] == [True, False, True]
     gates = [
@@ -262,7 +268,7 @@ def test_labels_that_tell_the_sides_are_a_fault_of_the_run() -> None:
     assert told.auc.low > 0.5
     assert told.p_value is not None
     assert told.p_value < FAULT
-    (head,) = judged([replace(evidence_of(0.0, "mlm", num_shadows=0), blind=told)])
+    (head,) = with_attack_verdicts([replace(evidence_of(0.0, "mlm", num_shadows=0), blind=told)])
     assert head.fault is not None
     assert head.fault.startswith("labels alone tell the two sides")
 

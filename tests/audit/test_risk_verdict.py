@@ -27,7 +27,7 @@ from reticent.audit.judgement.rows import (
     WITHIN,
     GateConfig,
     Subject,
-    oriented,
+    orient_auc,
 )
 from reticent.audit.judgement.verdict import (
     ARITHMETIC,
@@ -547,12 +547,12 @@ def test_an_area_is_read_the_way_that_the_twin_shows() -> None:
     def area(value: float, half: float) -> Estimate:
         return Estimate(value=value, low=value - half, high=value + half, n=300)
 
-    assert oriented(area(0.4, 0.1), area(0.9, 0.05)) == area(0.4, 0.1)
-    assert oriented(area(0.4, 0.1), area(0.1, 0.05)).value == pytest.approx(0.6)
-    assert oriented(area(0.3, 0.1), area(0.9, 0.05)).value == pytest.approx(0.7)  # measurably on the other side
-    alone = oriented(area(0.25, 0.1), None)
+    assert orient_auc(area(0.4, 0.1), area(0.9, 0.05)) == area(0.4, 0.1)
+    assert orient_auc(area(0.4, 0.1), area(0.1, 0.05)).value == pytest.approx(0.6)
+    assert orient_auc(area(0.3, 0.1), area(0.9, 0.05)).value == pytest.approx(0.7)  # measurably on the other side
+    alone = orient_auc(area(0.25, 0.1), None)
     assert (alone.value, alone.low, alone.high) == pytest.approx((0.75, 0.75 - 0.11436, 0.75 + 0.11436), abs=1e-4)
-    assert oriented(area(0.25, 0.1), area(0.5, 0.1)) == alone  # a twin that says nothing is none
+    assert orient_auc(area(0.25, 0.1), area(0.5, 0.1)) == alone  # a twin that says nothing is none
 
 
 def test_the_worst_number_decides_also_where_members_score_lower() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from reticent.engine.detect.marks import Marks, gather_marks
 from reticent.engine.schema import SPAN_TYPE, SPANS
-from reticent.ext.annotate.recall import agreement_of, united_spans, weighted_recall
+from reticent.ext.annotate.recall import measure_agreement, unite_spans, weighted_recall
 
 Spans = list[list[tuple[int, int, str]]]
 TEXTS = ["Ann Lee met Bob", "Lee in Rome", "no one", "Bob"]
@@ -61,7 +61,7 @@ def test_a_sample_without_a_mark_says_nothing() -> None:
 
 
 def test_marks_of_annotators_are_united() -> None:
-    assert united_spans([[(0, 4, "A"), (4, 6, "A")], [(3, 5, "A"), (0, 4, "B")], []]) == [(0, 4, "B"), (0, 6, "A")]
+    assert unite_spans([[(0, 4, "A"), (4, 6, "A")], [(3, 5, "A"), (0, 4, "B")], []]) == [(0, 4, "B"), (0, 6, "A")]
 
 
 def counts() -> np.ndarray:
@@ -69,7 +69,7 @@ def counts() -> np.ndarray:
 
 
 def test_annotators_who_mark_alike_agree_whole() -> None:
-    agreed = agreement_of(marks(GOLD), marks(GOLD), counts())
+    agreed = measure_agreement(marks(GOLD), marks(GOLD), counts())
     for estimate in (agreed.exact, agreed.partial, agreed.kappa, agreed.alpha):
         assert estimate.value == pytest.approx(1.0)
         assert estimate.low is not None
@@ -78,7 +78,7 @@ def test_annotators_who_mark_alike_agree_whole() -> None:
 
 def test_agreement_is_that_of_the_formulas() -> None:
     other: Spans = [[(0, 3, "NAME"), (12, 15, "NAME")], [(0, 3, "CITY"), (7, 11, "CITY")], [(0, 2, "NAME")], []]
-    agreed = agreement_of(marks(GOLD), marks(other), counts())
+    agreed = measure_agreement(marks(GOLD), marks(other), counts())
     assert agreed.exact.value == pytest.approx(2 * 2 / 10)
     assert agreed.partial.value == pytest.approx((3 + 3) / 10)
     # Words: Ann Lee met Bob | Lee in Rome | no one | Bob, N(ame) L(ocation) -.
@@ -96,5 +96,5 @@ def test_agreement_is_that_of_the_formulas() -> None:
 
 def test_annotators_who_mark_nothing_have_no_agreement_to_measure() -> None:
     nothing = marks([[], [], [], []])
-    agreed = agreement_of(nothing, nothing, counts())
+    agreed = measure_agreement(nothing, nothing, counts())
     assert [agreed.exact.value, agreed.kappa.value, agreed.alpha.value] == [None, None, None]

@@ -25,7 +25,7 @@ from reticent.audit.judgement.rows import (
     RISKS,
 )
 from reticent.audit.membership.asking import EVERY_ATTACK
-from reticent.audit.membership.measure import subgroups
+from reticent.audit.membership.measure import subgroup_labels
 from reticent.audit.membership.validity import OTHER_WAY
 from reticent.audit.texts import LANGUAGES, NO_BREAK, THIN, Forms, Texts, catalogue
 from reticent.ext.dossier.page import CLAIMS
@@ -132,8 +132,8 @@ def test_no_template_has_a_text_of_its_own() -> None:
     found = []
     for path in TEMPLATES:
         source = re.sub(r"<style>.*?</style>|\{%.*?%\}|\{\{.*?\}\}", "\0", path.read_text(encoding="utf-8"), flags=re.S)
-        texts_of = re.sub(r"<[^<>]*>", "\0", source).split("\0")
-        found += [(path.name, text.strip()) for text in texts_of if re.search(r"[A-Za-z]{2}", text)]
+        texts_by_row = re.sub(r"<[^<>]*>", "\0", source).split("\0")
+        found += [(path.name, text.strip()) for text in texts_by_row if re.search(r"[A-Za-z]{2}", text)]
     assert len(TEMPLATES) > 10
     assert [(name, text) for name, text in found if text not in allowed] == []
 
@@ -170,7 +170,9 @@ def test_every_text_that_evidence_can_hold_has_its_french() -> None:
     said += [text for attack in EVERY_ATTACK.values() for text in (attack.title, attack.about)]
     reasons = re.findall(r"(?:NO_POWER|FAIL|PASS), \"([^\"{]+)\"|reason = \"([^\"]+)\"", inspect.getsource(verdict))
     said += [one or other for one, other in reasons] + [verdict.LOWER_BOUND, verdict.TOO_FEW_GUESSES, verdict.NO_NUMBER]
-    said += re.findall(r"\"((?:fewest|most|middle|short|long)[a-z ]*)\"", Path(inspect.getfile(subgroups)).read_text())
+    said += re.findall(
+        r"\"((?:fewest|most|middle|short|long)[a-z ]*)\"", Path(inspect.getfile(subgroup_labels)).read_text()
+    )
     said += ["beyond", "within", "not shown", "pass", "fail", "no power", OTHER_WAY, "fewer than 5 subjects"]
     said += ["epsilon 3.21 at delta 1e-05 per individual (at most 4 documents each)", "majority class"]
     said += ["sampling at temperature 0.7 from the 50 likeliest tokens"]

@@ -23,10 +23,10 @@ from reticent.audit.membership.validity import (
     detectable_auc,
     holds_chance,
     is_over_chance,
-    judged,
+    with_attack_verdicts,
 )
 from reticent.audit.report import findings, selectors
-from reticent.audit.report.findings import LOW_RETENTION, WANTED_NONMEMBERS, better_audit
+from reticent.audit.report.findings import LOW_RETENTION, WANTED_NONMEMBERS, better_audit_sentences
 from reticent.audit.report.format_estimate import percent
 from reticent.audit.report.selectors import LITTLE
 from reticent.audit.stats.intervals import clopper_pearson, tpr_at_fpr
@@ -72,7 +72,7 @@ def entry(recipe: str, low: float, high: float = 0.9, **more: Any) -> dict[str, 
 
 
 def verdict_on(*models: dict[str, Any]) -> str:
-    return str(judged([filled(ModelEvidence, one) for one in models])[-1].membership["loss"].verdict)
+    return str(with_attack_verdicts([filled(ModelEvidence, one) for one in models])[-1].membership["loss"].verdict)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_two_models_differ_where_their_intervals_do_not_touch(own: tuple[float, 
         return filled(ModelEvidence, {"recipe": "clm", "privacy": {"both": {"types": types}}})
 
     other = with_privacy(0.5, 0.7 if own[0] != 0.8 else 0.8)
-    assert findings._compared(with_privacy(*own), other, ENGLISH).startswith(said)
+    assert findings._twin_comparison(with_privacy(*own), other, ENGLISH).startswith(said)
 
 
 @pytest.mark.parametrize(("value", "little"), [(LITTLE - STEP, True), (LITTLE, False), (LITTLE + STEP, False)])
@@ -247,13 +247,13 @@ def test_more_heldout_are_asked_for_until_one_false_alarm_in_a_hundred_is_resolv
         "models": [{"membership": {"loss": {}}}],
         "small_cell": 5,
     }
-    assert bool(list(better_audit(filled(AuditEvidence, audit)))) is asks
+    assert bool(list(better_audit_sentences(filled(AuditEvidence, audit)))) is asks
 
 
 @pytest.mark.parametrize(("share", "warns"), [(0.4 - STEP, True), (0.4, False), (0.4 + STEP, False)])
 def test_retention_under_four_tenths_is_warned_of(share: float, warns: bool) -> None:
     corpus = {"n": 1, "k": 2, "policy": "all", "retention": {"all": share}}
-    said = list(better_audit(filled(AuditEvidence, {"corpus": corpus})))
+    said = list(better_audit_sentences(filled(AuditEvidence, {"corpus": corpus})))
     assert bool(said) is warns
 
 

@@ -67,7 +67,10 @@ def test_a_gate_is_about_the_last_checkpoint_of_what_protects() -> None:
 
 def test_an_attack_without_power_against_the_plain_model_passes_nothing() -> None:
     assert outcome(judged(evidence(WEAK), [gate("membership_auc", 0.6)])) == (NO_POWER, False)
-    assert outcome(judged(evidence(WEAK), [gate("membership_auc", 0.6, required=True)])) == (NO_POWER, True)
+    assert outcome(judged(evidence(WEAK), [gate("membership_auc", 0.6, required=True)])) == (
+        NO_POWER,
+        True,
+    )
     assert outcome(judged(evidence(WEAK), [gate("membership_auc", 0.51)])) == (FAIL, True)
 
 

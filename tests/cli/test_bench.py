@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import stat
+import time
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +15,7 @@ import pytest
 from fixtures.command import command
 from fixtures.models import toy_model, toy_tokenizer
 
+from reticent.ext.bench import model as bench_model
 from reticent.trainer.models import load_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -66,6 +69,26 @@ def test_a_model_is_timed_on_its_device(notes: Path, tmp_path: Path, capfd: pyte
     assert 0 < tokens[OF_MODEL[3]] < 30 * each  # those of the first step are left out
     assert result["machine"]["versions"].keys() >= {"reticent", "torch", "tokenizers"}
     assert SECRET not in done.out + done.err
+
+
+def test_the_first_call_of_scoring_is_not_timed(
+    notes: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base, first, scored = tmp_path / "base", [True], bench_model.score_models
+    toy_model("gpt2").save_pretrained(base)
+    (base / "tokenizer.json").write_text(toy_tokenizer("gpt2"))
+
+    def slow_at_first(*args: Any, **options: Any) -> Any:
+        if first:
+            first.clear()
+            time.sleep(bench_model.MODEL_SECONDS)
+        return scored(*args, **options)
+
+    monkeypatch.setattr(bench_model, "score_models", slow_at_first)
+    settings = ("--device", "cpu", "--set", "train.batch_size=2", "--json", "-q")
+    assert command("bench", notes, "--model", base, *settings) == 0
+    seconds = {row["what"]: row["seconds"] for row in json.loads(capfd.readouterr().out)["rows"]}
+    assert 0 < seconds["scoring, clm, on cpu"] < bench_model.MODEL_SECONDS
 
 
 def test_marks_of_documents_are_taken_along(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -400,3 +400,9 @@ def test_a_preset_takes_the_place_of_the_default_detectors_and_gives_way_to_chos
     assert looking("detect", tmp_path / "run", "--detector", "rules") == {"rules"}
     assert command("detect", source, "--detector", "rules", "--set", "detect.preset=fast") == 2
     assert "give preset or detectors" in capfd.readouterr().err
+
+
+def test_help_does_not_lose_the_name_of_a_section(capfd: pytest.CaptureFixture[str]) -> None:
+    assert command("synth", "--help") == 0
+    words = capfd.readouterr().out.replace("│", " ").split()
+    assert "[audit.diagnoses]." in words

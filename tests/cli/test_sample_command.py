@@ -73,7 +73,10 @@ def save(folder: Path, file: Path, names: bool = True) -> Path:
 
 def test_what_annotators_add_is_missed_and_weighted_back(run: Path, reticent: Said, tmp_path: Path) -> None:
     status, out, _ = reticent("sample", run, "--documents", 12, "-q")
-    assert (status, out) == (0, f"{run / 'annotation'}: 12 of {NUM} documents, of 2 strata\n")
+    counted, then = out.splitlines()
+    assert (status, counted) == (0, f"{run / 'annotation'}: 12 of {NUM} documents, of 2 strata")
+    assert str(run / "annotation" / "annotate.html") in then
+    assert f"reticent detect evaluate {run} FILE" in then
     data = page_data(run / "annotation")
     assert [len(document["spans"]) for document in data["documents"]] == [1] * 12
     status, out, err = reticent("evaluate", run, save(run / "annotation", tmp_path / "a.json"), "--json", "-q")
@@ -99,6 +102,9 @@ def test_documents_of_brat_that_nobody_changed_are_refused_unless_they_are_said_
     assert status == 1
     assert "10 of 10 documents, such as 0001, have the marks that detection made and no other" in err
     assert not (run / "sampled-recall").exists()
+    status, _, err = reticent("learn", run, "--marks", brat, "-q")
+    assert status == 1
+    assert "no document was reviewed: change the marks of some" in err
     files = sorted(brat.glob("*.ann"))
     files[0].write_text("")
     files[1].write_text(files[1].read_text().replace("\n", "\r\n"))  # other bytes, the same mark

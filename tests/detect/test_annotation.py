@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from reticent.core.errors import ArtifactError, CorpusError
-from reticent.ext.annotate.annotation import check_texts, merged_spans, read_annotation, write_annotation
+from reticent.ext.annotate.annotation import check_texts, merge_spans, read_annotation, write_annotation
 from reticent.ext.annotate.sample import Sample, SampledDocument, text_digest
 
 SECRET = "Zyxwvut"
@@ -56,12 +56,12 @@ def saved(folder: Path) -> Path:
 
 
 def test_overlapping_spans_become_one_of_the_longest_ones_category() -> None:
-    assert merged_spans([]) == []
-    assert merged_spans([(5, 9, "LOC"), (0, 6, "PER"), (8, 20, "DATE"), (20, 21, "ID")]) == [
+    assert merge_spans([]) == []
+    assert merge_spans([(5, 9, "LOC"), (0, 6, "PER"), (8, 20, "DATE"), (20, 21, "ID")]) == [
         (0, 20, "DATE"),
         (20, 21, "ID"),
     ]
-    assert merged_spans([(0, 4, "PER"), (0, 4, "LOC")]) == [(0, 4, "LOCATION")]  # the first by its label
+    assert merge_spans([(0, 4, "PER"), (0, 4, "LOC")]) == [(0, 4, "LOCATION")]  # the first by its label
 
 
 def test_everything_is_for_the_owner_alone(folder: Path) -> None:

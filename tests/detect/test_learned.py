@@ -282,7 +282,7 @@ def test_words_are_those_that_supports_are_counted_of(tagger) -> None:
     )
     words = _rust.segment(texts)
     starts, ends = words.char_spans(texts)
-    for row in tagger.leaning(3.0).find(texts, NOTHING).to_pylist():
+    for row in tagger.with_bias(3.0).find(texts, NOTHING).to_pylist():
         own = slice(words.doc_offsets[row["document"]], words.doc_offsets[row["document"] + 1])
         assert row["start"] in starts[own]
         assert row["end"] in ends[own]

@@ -20,10 +20,10 @@ from reticent.engine.detect.passages import (
     Found,
     SpanCache,
     cached,
+    copy_cache,
     cut_passages,
     find_in_pieces,
     join_spans,
-    take_cache,
 )
 from reticent.engine.detect.workers import Workers
 from reticent.job.config import parse_job
@@ -166,17 +166,17 @@ def test_the_cache_of_another_run_is_taken_whole_or_taken_again(tmp_path: Path) 
     with cached(tmp_path / "old", [find := Finder()]):
         find_in_pieces(["Ann", "Bob"], find, find.cache)
     place = tmp_path / "new" / "finder"
-    take_cache(tmp_path / "new", tmp_path / "old")
+    copy_cache(tmp_path / "new", tmp_path / "old")
     (place / "key").unlink()  # as an interrupted copy leaves it
-    take_cache(tmp_path / "new", tmp_path / "old")
+    copy_cache(tmp_path / "new", tmp_path / "old")
     with cached(tmp_path / "new", [again := Finder()]):
         assert len(find_in_pieces(["Ann", "Eve"], again, again.cache)[0]) == 1
     assert again.asked == ["Eve"]
     held = {path.name: path.read_bytes() for path in place.iterdir()}
-    take_cache(tmp_path / "new", tmp_path / "old")
+    copy_cache(tmp_path / "new", tmp_path / "old")
     assert {path.name: path.read_bytes() for path in place.iterdir()} == held  # its own stays
     assert {stat.S_IMODE(path.stat().st_mode) for path in place.iterdir()} == {0o600}
-    take_cache(tmp_path / "new", tmp_path / "nothing")
+    copy_cache(tmp_path / "new", tmp_path / "nothing")
 
 
 def test_after_an_error_the_next_run_goes_on_from_there(tmp_path: Path) -> None:

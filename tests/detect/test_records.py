@@ -427,7 +427,7 @@ def test_columns_of_the_documents_count_in_their_own_document(tmp_path: Path) ->
     pq.write_table(table, tmp_path / "d.parquet")
     corpus = open_corpus(tmp_path / "d.parquet", columns=Columns())
     detector = RecordsDetector(columns={"last_name": "pat_last", "birth_date": "dob"})
-    assert detector.num_without(pa.array(["a", "b"])) == 0
+    assert detector.num_without_record(pa.array(["a", "b"])) == 0
     detect_spans(corpus, [detector], tmp_path)
     rows = pq.read_table(tmp_path / "spans.parquet").to_pylist()
     assert [(row["doc_id"], row["start"], row["end"], row["label"]) for row in rows] == [

@@ -20,9 +20,9 @@ from reticent.engine import dp_vocabulary
 from reticent.engine.dp_vocabulary import (
     count_voters,
     gaussian_sigma,
-    numbered_words,
+    iter_word_occurrences,
+    unprotected_shares_by_votes,
     vote_threshold,
-    voted_shares,
     word_order,
 )
 from reticent.engine.ngrams import NgramIndex
@@ -89,7 +89,7 @@ def test_words_of_k_voters_stay_under_the_threshold(most: int, k: int) -> None:
 def test_what_a_set_tells_of_an_individual_is_within_epsilon_and_delta(k: int, most: int, epsilon: float) -> None:
     """By the shares of words with so many voters with and without the individual: the privacy loss, by simulation."""
     delta, random = 0.02, np.random.default_rng(0)
-    shares = voted_shares(k, most, epsilon, delta, 3000)
+    shares = unprotected_shares_by_votes(k, most, epsilon, delta, 3000)
     middle = int(np.argmax(shares > 0.5))
     for voters in (np.full(most, k - 1), np.full(most, k), np.full(most, middle), random.integers(0, 2 * middle, most)):
         without, with_one = shares[voters], shares[voters + 1]
@@ -102,7 +102,7 @@ def test_what_a_set_tells_of_an_individual_is_within_epsilon_and_delta(k: int, m
 
 
 def test_fewer_than_k_voters_never_spare_a_word_and_many_do() -> None:
-    shares = voted_shares(4, 9, 1.0, 0.1, 400)
+    shares = unprotected_shares_by_votes(4, 9, 1.0, 0.1, 400)
     assert (shares[:4] == 0).all()
     assert (np.diff(shares) >= 0).all()
     assert shares[-1] == pytest.approx(1)
@@ -113,7 +113,7 @@ def test_what_is_no_guarantee_is_refused(epsilon: float, delta: float) -> None:
     with pytest.raises(PolicyError):
         gaussian_sigma(epsilon, delta)
     with pytest.raises(PolicyError, match="at least one word"):
-        voted_shares(2, 0, 1.0, 0.1, 5)
+        unprotected_shares_by_votes(2, 0, 1.0, 0.1, 5)
 
 
 @settings(max_examples=examples(60))
@@ -141,7 +141,7 @@ def test_numbers_of_words_give_each_individual_whole(
     is_counted = np.array(data.draw(st.lists(st.booleans(), min_size=len(documents), max_size=len(documents))))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dp_vocabulary, "WORDS_AT_ONCE", at_once)
-        parts = list(numbered_words(NumberedWords(folder), numbering, index, units, is_counted))
+        parts = list(iter_word_occurrences(NumberedWords(folder), numbering, index, units, is_counted))
     expected = Counter(
         (unit, kept.index(word))
         for (unit, words), counts in zip(documents, is_counted, strict=True)

@@ -25,7 +25,7 @@ def stream_of(corpus: Documents, index: _rust.NgramIndex) -> WordStream:
     texts = pa.array([text for text, _ in corpus], pa.string())
     words = _rust.segment(texts)
     units = np.array([unit for _, unit in corpus], np.uint32)
-    return WordStream(WordIds(index).of(texts, words), words.doc_offsets, units, units)
+    return WordStream(WordIds(index).look_up(texts, words), words.doc_offsets, units, units)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_words_are_numbered_by_the_surface_of_their_index(surface: str, expected
     index = builder.finish()
     known = pa.record_batch(index.words()).column("word").to_pylist()
     assert known == expected
-    found = [known[i] for i in WordIds(index).of(texts, _rust.segment(texts))]
+    found = [known[i] for i in WordIds(index).look_up(texts, _rust.segment(texts))]
     assert found == {"exact": ["Ann", "ann", "Été", "Ann"], "casefold": ["ann", "ann", "été", "ann"]}.get(
         surface, ["ann", "ann", "ete", "ann"]
     )
@@ -47,7 +47,7 @@ def test_words_are_numbered_by_the_surface_of_their_index(surface: str, expected
 def test_a_word_that_the_index_does_not_hold_is_refused_without_its_name() -> None:
     texts = pa.array(["a Zyxwvut b"])
     with pytest.raises(CorpusError, match="1 words are not in the index") as caught:
-        WordIds(build([("a b", 0)])).of(texts, _rust.segment(texts))
+        WordIds(build([("a b", 0)])).look_up(texts, _rust.segment(texts))
     assert "Zyxwvut" not in str(caught.value)
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from reticent.engine import document_kernels, kernels, window_kernels
 from reticent.engine.document_kernels import document_lowest, document_ranks, document_sums
 from reticent.engine.kernels import (
+    all_tokens_of_words,
     count_disorder,
     draw_counts,
     draw_words,
@@ -25,7 +26,6 @@ from reticent.engine.kernels import (
     protected_words,
     replace_words,
     word_slots,
-    words_all,
 )
 from reticent.engine.protect import POLICIES
 from reticent.engine.window_kernels import cut_documents, gather_windows
@@ -347,7 +347,7 @@ def test_words_all_matches_oracle(words: list[list[bool]]) -> None:
     values = np.array([value for word in words for value in word], dtype=bool)
     lengths = np.array([len(word) for word in words], dtype=np.int32)
     starts = offsets_of(lengths.tolist())[:-1]
-    assert words_all(values, starts, lengths).tolist() == [all(word) for word in words]
+    assert all_tokens_of_words(values, starts, lengths).tolist() == [all(word) for word in words]
 
 
 def counts_by_hand(seed: int, row: int, num: int) -> list[int]:

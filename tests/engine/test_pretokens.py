@@ -333,7 +333,7 @@ def strings(value: object) -> Iterator[str]:
             yield from strings(item)
 
 
-def texts_of(path: Path) -> Iterator[str]:
+def texts_by_row(path: Path) -> Iterator[str]:
     if path.suffix == ".csv":
         with path.open(encoding="utf-8", newline="") as file:
             yield from itertools.chain.from_iterable(csv.reader(file))
@@ -357,7 +357,7 @@ def corpus(name: str) -> list[str]:
     folder: Path = DATA / name
     if not folder.is_dir():
         pytest.skip(f"no {name} under RETICENT_DATA")
-    found = [text for path in sorted(folder.rglob("*")) if path.is_file() for text in texts_of(path)]
+    found = [text for path in sorted(folder.rglob("*")) if path.is_file() for text in texts_by_row(path)]
     assert found
     return found
 

@@ -295,7 +295,7 @@ def test_labels_found_in_few_individuals_are_put_together(tmp_path: Path) -> Non
             ("ZIP", "rules"): [10],
         },
     )
-    assert detected_spans(path, INDIVIDUAL, small_cell=5) == [
+    assert detected_spans(path, INDIVIDUAL, min_individuals=5) == [
         row("other", "any", 11, None, 6),
         row("DATE", "rules", 8, 6, 5),
         row("NAME", "gold", 6, 5, 5),
@@ -307,14 +307,14 @@ def test_labels_found_in_few_individuals_are_put_together(tmp_path: Path) -> Non
 )
 def test_the_threshold_is_the_one_asked_for(tmp_path: Path, small_cell: int, shown: list[str]) -> None:
     path = write_spans(tmp_path, {("NAME", "gold"): [6, 7, 8, 9], ("AGE", "gold"): [0, 1, 2, 3, 4]})
-    assert [row["label"] for row in detected_spans(path, INDIVIDUAL, small_cell=small_cell)] == shown
+    assert [row["label"] for row in detected_spans(path, INDIVIDUAL, min_individuals=small_cell)] == shown
 
 
 def test_a_rest_that_is_itself_small_is_not_shown(tmp_path: Path) -> None:
     found = {("NAME", "gold"): [5, 6, 7, 8, 9], ("AGE", "gold"): [0, 1, 2, 6], ("ZIP", "gold"): [3, 4, 7]}
     shown = [row("NAME", "gold", 5, 5, 5)]
-    assert detected_spans(write_spans(tmp_path, found), INDIVIDUAL, small_cell=5) == shown
-    assert detected_spans(write_spans(tmp_path, {}), INDIVIDUAL, small_cell=5) == []
+    assert detected_spans(write_spans(tmp_path, found), INDIVIDUAL, min_individuals=5) == shown
+    assert detected_spans(write_spans(tmp_path, {}), INDIVIDUAL, min_individuals=5) == []
 
 
 @settings(max_examples=examples(80))

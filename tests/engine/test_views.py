@@ -212,8 +212,8 @@ def test_stored_numbers_are_those_that_were_written(num_listed: int, drawn: list
         stored = (Path(folder) / "words.bin").read_bytes()
         words = NumberedWords(Path(folder))
         order = np.array(data.draw(st.permutations(range(len(documents)))), dtype=np.int64)
-        found = words.of(order).tolist()
-        assert words.of(np.arange(half, len(documents))).tolist() == [
+        found = words.index_rows(order).tolist()
+        assert words.index_rows(np.arange(half, len(documents))).tolist() == [
             n for document in documents[half:] for n in document
         ]
     assert words.doc_offsets.tolist() == offsets.tolist()

@@ -87,4 +87,4 @@ def test_text_says_what_numbers_say(tmp_path: Path) -> None:
 def test_rule_by_hand(word: str, support: int, num_units: int, expected: bool) -> None:
     table = WordTable()
     words = type("Words", (), {"spellings": np.array([table[word]])})()
-    assert widespread_words(words, table.seen("exact"), np.array([support]), num_units).tolist() == [expected]
+    assert widespread_words(words, table.visible_forms("exact"), np.array([support]), num_units).tolist() == [expected]

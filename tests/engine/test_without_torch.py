@@ -30,7 +30,7 @@ import reticent, reticent.spark
 from reticent.engine.config import IndexConfig
 from reticent.engine.flagged_words import FlaggedWords
 from reticent import _rust
-from reticent.ext.spark.index import _next_level, _count_words, _local_ngrams
+from reticent.ext.spark.index import _count_next_length, _count_words, _local_ngrams
 from reticent.ext.spark.tables import encoded
 
 frame = {"doc_id": list("abcdef"), "individual_id": list("uvwxyz"), "text": ["fever and cough", "no fever"] * 3}
@@ -42,7 +42,7 @@ table = pa.table({**frame, "unit": list(range(6)), "side": pa.array([0] * 6, pa.
 part = _count_words(IndexConfig(max_n=2), (0,), encoded(table))
 rows = _local_ngrams(0, part)
 assert rows.column("word").to_pylist() == ["and", "cough", "fever", "no"]
-assert _rust.Part.from_bytes(_next_level(part, encoded(rows))).n == 2
+assert _rust.Part.from_bytes(_count_next_length(part, encoded(rows))).n == 2
 assert not BLOCKED & {name.partition(".")[0] for name in sys.modules}
 """
 

@@ -165,6 +165,11 @@ def test_a_resource_gives_its_text_and_its_individual(resource: dict[str, Any], 
         (reference(attachment={"data": b64(b" \n ")}), "no text"),
         (reference(attachment={"contentType": "text/plain; charset=klingon"}), "encoding"),
         ([1], "not a resource"),
+        ({"resourceType": "Bundle", "entry": {"resource": reference()}}, "no list"),
+        ({"resourceType": "Bundle", "entry": ["x"]}, "not a resource"),
+        (reference(resourceType="Composition", title="a", section={"text": {"div": "<p>b"}}), "not as FHIR"),
+        (reference(resourceType="Composition", title="a", section=[{"section": ["b"]}]), "not as FHIR"),
+        (reference(resourceType="DiagnosticReport", conclusion="a", presentedForm={"data": "b"}), "not as FHIR"),
         ({"resourceType": "DiagnosticReport", "id": "r", "subject": {"reference": "Patient/7"}}, "no text"),
     ],
 )
@@ -195,6 +200,11 @@ def test_a_bundle_knows_its_patients_and_binaries() -> None:
     (found,) = read_bundle(json.dumps(bundle).encode(), "bundle.json")
     assert found == FoundDocument("DocumentReference/d1", "42", "From afar.")
     assert [*read_bundle(b"{", "x.json")] == [Unread("x.json", "not valid JSON")]
+
+
+@pytest.mark.parametrize("entries", [{}, {"entry": []}, {"entry": None}, {"entry": [{"fullUrl": "urn:uuid:1"}]}])
+def test_a_bundle_without_resources_gives_nothing(entries: dict[str, Any]) -> None:
+    assert of_line({"resourceType": "Bundle", **entries}) == []
 
 
 def in_bundle(*patients: dict[str, Any]) -> list[FoundDocument | Unread]:
@@ -287,9 +297,58 @@ def test_a_line_of_hl7_is_left_out_by_its_own_status_alone() -> None:
     assert found[2] == "0\n3\n4\n6\n7\n9"
 
 
+def lines_of(ends: str, *segments: str) -> bytes:
+    return ends.join(["MSH|^~\\&|||||||MDM^T02|M1|P|2.5", "PID|1||123", *segments, ""]).encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (lines_of("\n", "OBX|1|TX|||a", "EKG||||||F", "OBX|2|TX|||b"), "a\nEKG\nb"),
+        (lines_of("\r", "OBX|1|TX|||a\nEKG||||||F", "OBX|2|TX|||b"), "a\nEKG\nb"),
+        (lines_of("\r\n", "OBX|1|TX|||a\nNTE||||||F", "XYZ|of a site", "OBX|2|TX|||b"), "a\nNTE\nb"),
+        (lines_of("\r", "OBX|1|TX|||a\nOBX|2|TX|||b", "XYZ|of a site"), "a\nb"),
+        (lines_of("\n", "OBX|1|TX|||a", "NTE|1||c", "ZXY|of a site", "OBX|2|TX|||b", "BTS|1", "FTS|1"), "a\nb"),
+    ],
+)
+def test_a_line_that_begins_like_no_segment_of_the_standard_goes_on_with_the_text(data: bytes, text: str) -> None:
+    assert [each[2:3] for each in read_messages(data, "m")] == [(text,)]
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r", "\r\n"])
+@pytest.mark.parametrize(
+    "segment",
+    [
+        "OBX|1|TX|||a\nABC|b",
+        "OBX|1|TX|||a||||||F\nABC|b",
+        "OBX|1|FT|||a||||||F\nand more",
+        "OBX|1|ST|||a\nBP|120",
+        "OBX|1|NM|||7\nABC|b",
+    ],
+)
+def test_a_line_that_is_text_or_fields_is_listed(segment: str, ends: str) -> None:
+    (found,) = read_messages(lines_of(ends, "OBX|1|TX|||a", segment), "m")
+    assert isinstance(found, Unread)
+    assert "break of a line" in found.reason
+
+
+@given(st.text(), st.text())
+def test_bytes_of_neighbouring_escapes_are_one_text(one: str, other: str) -> None:
+    codes = [f"\\X{byte:02X}\\" for byte in f"{one}ü{other}".encode(errors="ignore")]
+    (found,) = read_messages(message(f"OBX|1|TX|||a{''.join(codes)}b\\XC3BC\\\\.br\\\\XFC\\"), "m")
+    assert found[2:3] == (f"a{one}ü{other}bü\nü".encode(errors="ignore").decode(),)
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
+        (message("OBX|1|TX|||a", "ADD|b"), "ADD"),
+        (message("OBX|1|ED|||x^TEXT^PLAIN^A^a^b"), "several attachments"),
+        (message("OBX|1|RP|||\\\\server\\a.pdf^AP^PDF"), "stands at an address"),
+        (message("OBX|1||||Seen today."), "no type"),
+        (message("OBX|1|TXT|||Seen today."), "no type"),
+        (message("OBX|1|TX|||a").replace(b"|1||123^", b"|1||12\n3^"), "no patient"),
+        (message("OBX|1|TX|||a").replace(b"|^~\\&|A|", b"|LAB|"), "signs"),
         (b"hello", "no message"),
         (message("OBX|1|TX|||a").replace(b"PID|1||123^^^H^MR~9", b"PID|1||"), "no patient"),
         (message("OBX|1|TX|||a", charset="KLINGON"), "character set"),
@@ -303,6 +362,17 @@ def test_a_message_that_cannot_be_read_is_listed(data: bytes, reason: str) -> No
     assert reason in found.reason
 
 
+def test_a_text_beside_a_pointer_is_read_and_lines_before_the_first_message_are_listed() -> None:
+    texts = ["OBX|1|RP|||x^IM", "OBX|2|TX|||a", "OBX|3|||||||||X"]
+    batch = b"FHS|^~\\&\rBHS|^~\\&\r" + message(*texts) + b"BTS|1\rFTS|1\r"
+    assert [each[2:3] for each in read_messages(batch, "m")] == [("a",)]
+    cut = b"OBX|8|TX|||the end\r" + message("OBX|1|TX|||a")
+    assert [*read_messages(cut, "m")] == [
+        Unread("m", "lines before its first message"),
+        FoundDocument("M1/1", "123", "a"),
+    ]
+
+
 def test_a_message_without_text_gives_nothing_and_one_with_an_attachment_its_text() -> None:
     assert list(read_messages(message("OBX|1|NM|||7"), "m")) == []
     (found,) = read_messages(message(f"OBX|1|ED|||x^TEXT^HTML^Base64^{b64(b'<p>a<p>b')}"), "m")
@@ -314,6 +384,25 @@ def test_a_message_without_text_gives_nothing_and_one_with_an_attachment_its_tex
     assert [*read_messages("MSH|^~\\&|||||||X|1||||||||8859/1\rPID|||é\rOBX||TX|||ü".encode("latin-1"), "m")] == [
         FoundDocument("1/1", "é", "ü")
     ]
+
+
+def merge(event: str, *pairs: tuple[str, str]) -> bytes:
+    segments = [segment for prior, number in pairs for segment in (f"PID|1||{number}^^^H~9", f"MRG|{prior}^^^H~8")]
+    return "\r".join([f"MSH|^~\\&|||||||ADT^{event}|A|P|2.5", "EVN|", *segments, ""]).encode()
+
+
+@pytest.mark.parametrize(
+    ("event", "individuals"),
+    [("A40", ["3", "3", "3", "4"]), ("A47", ["3", "3", "3", "4"]), ("A45", list("1234")), ("A01", list("1234"))],
+)
+def test_numbers_that_a_message_merges_are_one_individual(event: str, individuals: list[str], tmp_path: Path) -> None:
+    texts = [message("OBX|1|TX|||a", control=each).replace(b"|123^", f"|{each}^".encode()) for each in "1234"]
+    (tmp_path / "a.hl7").write_bytes(texts[0] + texts[1])
+    (tmp_path / "b.hl7").write_bytes(merge(event, ("1", "2"), ("5", "4")) + texts[2])
+    (tmp_path / "c.hl7").write_bytes(texts[3] + b"MSH|^~\\&||||||||||||||||KLINGON\r" + merge(event, ("2", "3")))
+    found, unread = found_in(tmp_path, "hl7")
+    assert [row[1] for row in found] == individuals
+    assert [each.place for each in unread] == ["c.hl7 message 2"]
 
 
 # ----------------------------------------------------------------------------------------------------------------- CDA
@@ -484,6 +573,29 @@ def test_a_text_within_another_is_neither_lost_nor_joined(kind: str, data: bytes
     assert text_of(data, kind) == text
 
 
+def test_a_page_that_names_an_encoding_that_it_cannot_have_is_read() -> None:
+    assert text_of('<meta charset="utf-16"><p>Müller'.encode(), "html") == "Müller"
+
+
+def test_an_attachment_of_mail_is_read_by_its_name_where_its_type_says_nothing() -> None:
+    made = EmailMessage()
+    made.set_content("See the report.")
+    made.add_attachment(docx(["Seen today."]), maintype="application", subtype="octet-stream", filename="Report.DOCX")
+    made.add_attachment(b"\x00", maintype="application", subtype="octet-stream", filename="scan.bin")
+    assert text_of(bytes(made), "mail").split("\n") == ["", "See the report.", "Seen today."]
+
+
+def test_a_file_beside_a_page_of_mail_is_read_where_plain_text_is_preferred_to_the_page() -> None:
+    """Some programs put what is attached into the alternative that is a page."""
+    made = EmailMessage()
+    made.set_content("See below.")
+    made.add_alternative("<p>See below.", subtype="html")
+    (_, page) = made.iter_parts()
+    page.make_mixed()  # type: ignore[attr-defined]
+    page.add_attachment(docx(["Seen today."]), maintype="application", subtype="octet-stream", filename="a.docx")  # type: ignore[attr-defined]
+    assert text_of(bytes(made), "mail").split("\n") == ["", "See below.", "Seen today."]
+
+
 def test_a_page_keeps_its_lines_and_loses_its_scripts() -> None:
     head = "<html><head><style>p {}</style><script>x('<p>')</script></head><body>"
     page = head + "<pre>a\n b</pre><p>M&uuml;l<b>ler</b>\n x</p>"
@@ -583,6 +695,7 @@ def test_a_pdf_with_a_layer_of_text_and_one_without() -> None:
         (archive(other="<a/>"), "odt", "not ODT"),
         (archive(content="<a"), "odt", "damaged"),
         (archive(content='<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'), "odt", "DOCTYPE"),
+        (archive(word__document=WORD.format("a</w:t><w:altChunk/><w:t>b")), "docx", "altChunk"),
         (b"plain", "rtf", "not RTF"),
         (b"plain", "mail", "not a message"),
         (b"Subject: " + b"=?utf-8?q?a?= " * 9000 + b"\n\nx", "mail", "a head of mail larger"),
@@ -727,6 +840,76 @@ def test_an_attachment_of_another_server_is_none_of_this_export(
     assert {row[2] for row in found} <= {"Zanzibar"}
     assert len(unread) == len(rows) - len(read)
     assert all("never fetched" in each.reason for each in unread)
+
+
+def individuals_in(folder: Path) -> tuple[dict[str, str], list[Unread]]:
+    found, unread = found_in(folder, "fhir")
+    return {row[0].partition("/")[2]: row[1] for row in found}, unread
+
+
+@pytest.mark.parametrize("form", ["lines", "lines that escape", "gz", "bundle"])
+def test_patients_of_two_servers_with_one_id_are_two_individuals(form: str, tmp_path: Path) -> None:
+    who = [
+        f"{ONE}/Patient/7", f"{OTHER}/Patient/7", "Patient/7", f"{ONE}/Patient/7/_history/2", f"{OTHER}/Patient/8",
+        "HTTP://One.example:443/fhir/Patient/7",
+    ]  # fmt: skip
+    for number, one in enumerate(who):
+        row = reference(id=f"d{number}", subject={"reference": one})
+        text = json.dumps({"resourceType": "Bundle", "entry": [{"resource": row}]} if form == "bundle" else row)
+        if form == "lines that escape":
+            text = text.replace("/", "\\/" if number % 2 else "\\u002f")
+        name = {"bundle": f"{number}.json", "gz": f"{number}.ndjson.gz"}.get(form, f"{number}.ndjson")
+        (tmp_path / name).write_bytes(gzip.compress(text.encode()) if form == "gz" else text.encode())
+    found, unread = individuals_in(tmp_path)
+    one, other = "one.example/fhir/Patient/7", "other.example/fhir/Patient"
+    assert found == {"d0": one, "d1": f"{other}/7", "d3": one, "d4": f"{other}/8", "d5": one}
+    assert [each.reason for each in unread] == ["its subject is of one of several servers, and of which is not said"]
+    assert unread[0].place.startswith("2.")
+
+
+def test_of_one_server_an_id_is_that_of_the_patient_however_it_is_named(tmp_path: Path) -> None:
+    """A Patient of another server whom no document is about is none of the export's individuals."""
+    link = {"other": {"reference": f"{OTHER}/Patient/9"}, "type": "seealso"}
+    rows = [
+        reference(id="d0", subject={"reference": "Patient/7"}),
+        reference(id="d1", subject={"reference": f"{ONE}/Patient/7"}),
+        reference(id="d2", subject={"identifier": {"system": "urn:s", "value": "7"}}),
+        {"resourceType": "Patient", "id": "7", "link": [link]},
+    ]
+    (tmp_path / "a.ndjson").write_text("\n".join(map(json.dumps, rows)))
+    assert individuals_in(tmp_path) == ({"d0": "7", "d1": "7", "d2": "7"}, [])
+
+
+def test_a_relative_reference_is_of_the_server_of_its_entry(tmp_path: Path) -> None:
+    """Neither a Patient nor a Binary of the other server is taken for that of the document's."""
+    patient, binary = {"resourceType": "Patient", "id": "7"}, {"resourceType": "Binary", "id": "b", "data": b64(b"x")}
+    entries = [
+        {"fullUrl": f"{server}/{row['resourceType']}/{row['id']}", "resource": row}
+        for server, document in ((ONE, "d0"), (OTHER, "d1"))
+        for row in (patient, reference(id=document))
+    ]
+    beside = [{"resource": row} for row in (reference(id="d2"), reference(id="d3", subject={"reference": "urn:x:y"}))]
+    bundle = {"resourceType": "Bundle", "entry": [*entries, *beside]}
+    (tmp_path / "a.json").write_text(json.dumps(bundle))
+    afar = reference(id="d4", subject={"reference": f"{ONE}/Patient/7"}, attachment={"data": None, "url": "Binary/b"})
+    (tmp_path / "b.ndjson").write_text("\n".join(map(json.dumps, (afar, binary))))
+    found, unread = individuals_in(tmp_path)
+    one, other = "one.example/fhir/Patient/7", "other.example/fhir/Patient/7"
+    assert found == {"d0": one, "d1": other, "d3": "urn:x:y"}
+    assert [(each.place, each.reason.partition(",")[0]) for each in unread] == [
+        ("a.json entry 5", "its subject is of one of several servers"),
+        ("b.ndjson line 1", "its text stands at an address"),
+    ]
+
+
+def test_several_servers_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").mkdir()
+    who = [(server, number) for server in (ONE, OTHER) for number in range(9)]
+    rows = [reference(id=f"d{n}", subject={"reference": f"{each[0]}/Patient/{each[1]}"}) for n, each in enumerate(who)]
+    (tmp_path / "in/a.ndjson").write_text("\n".join(map(json.dumps, rows)))
+    corpus = {"source": f"fhir://{tmp_path / 'in'}"}
+    execute(Run(parse_job({"out": str(tmp_path / "run"), "corpus": corpus, "seed": 1})), "split")
+    assert "patients of 2 servers" in " ".join(capsys.readouterr().err.split())
 
 
 def test_an_odd_line_hides_no_attachment_behind_it(tmp_path: Path) -> None:

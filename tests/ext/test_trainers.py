@@ -155,6 +155,10 @@ def test_a_ledger_says_from_which_step_it_counts(tmp_path: Path) -> None:
     said = [json.loads((tmp_path / f"{name}.json").read_text()) for name in ("whole", "resumed")]
     assert [each["first_step"] for each in said] == [0, int(first.name.partition("-")[2])]
     assert said[1]["epochs"] == said[0]["epochs"][1:]
+    whole.train(resume_from_checkpoint=str(first))  # of the same guard, which has counted from the beginning
+    again = json.loads((tmp_path / "whole.json").read_text())
+    assert again["first_step"] == 0
+    assert again["batches"] == said[0]["batches"] + said[1]["batches"]
 
 
 def test_a_protected_token_gets_no_gradient_and_the_loss_is_the_own_loops(tmp_path: Path) -> None:

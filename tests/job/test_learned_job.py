@@ -18,7 +18,7 @@ from reticent.core.errors import ReticentError
 from reticent.core.progress import Progress
 from reticent.ext.annotate.command import evaluate_sample, sample_documents
 from reticent.ext.learn.command import learn_in_run
-from reticent.ext.learn.stage import chosen_lean
+from reticent.ext.learn.stage import choose_lean
 from reticent.job.config import parse_job
 from reticent.job.detection import detect_documents
 from reticent.job.detection_learned import languages_of
@@ -300,6 +300,10 @@ def of_others(folder: Path) -> dict[str, Any]:
         (few, "2 individuals"),
         (of_others, "other documents"),
         (lambda folder: {"teacher": "rules", "documents": 20}, "found nothing"),
+        (
+            lambda folder: {"teacher": "fst"},
+            "teacher: unknown 'fst'; expected fast, thorough or a detector: gold, rules",
+        ),
         (lambda folder: {"teacher": "thorough", "teacher_options": {}}, "trained NER|pipeline"),
         (lambda folder: {"marks": str(folder / "none.parquet")}, "none.parquet"),
     ],
@@ -314,8 +318,8 @@ def test_fields_do_not_outweigh_false_finds_in_running_text() -> None:
     gold = np.array([True] * 100 + [True, False, False, False])
     running = np.array([False] * 100 + [True] * 4)
     careful, bold = gold.astype(np.int64), np.ones(104, dtype=np.int64)
-    assert chosen_lean({0.0: careful, 1.0: bold}, gold, running, 0.95) == 0.0
-    assert chosen_lean({0.0: careful, 1.0: bold}, gold, np.zeros(104, dtype=bool), 0.95) == 1.0
+    assert choose_lean({0.0: careful, 1.0: bold}, gold, running, 0.95) == 0.0
+    assert choose_lean({0.0: careful, 1.0: bold}, gold, np.zeros(104, dtype=bool), 0.95) == 1.0
 
 
 def test_without_the_asked_precision_a_tagger_leans_as_far_as_its_f1_bears() -> None:
@@ -323,7 +327,7 @@ def test_without_the_asked_precision_a_tagger_leans_as_far_as_its_f1_bears() -> 
     found = {lean: (np.arange(200) < right) | (np.arange(200) >= 200 - wrong) for lean, right, wrong in
              [(0.0, 60, 10), (0.5, 80, 20), (1.0, 82, 24), (2.0, 95, 70)]}  # fmt: skip
     lanes = {lean: hit.astype(np.int64) for lean, hit in found.items()}
-    assert chosen_lean(lanes, gold, none, 0.95) == 1.0
-    assert chosen_lean({0.0: lanes[0.0], 0.5: lanes[0.5]}, gold, none, 0.95) == 0.5
-    assert chosen_lean({0.0: lanes[0.0], 2.0: lanes[2.0]}, gold, none, 0.85) == 0.0
-    assert chosen_lean(dict.fromkeys((0.0, 3.0), np.zeros(200, dtype=np.int64)), gold, none, 0.95) == 0.0
+    assert choose_lean(lanes, gold, none, 0.95) == 1.0
+    assert choose_lean({0.0: lanes[0.0], 0.5: lanes[0.5]}, gold, none, 0.95) == 0.5
+    assert choose_lean({0.0: lanes[0.0], 2.0: lanes[2.0]}, gold, none, 0.85) == 0.0
+    assert choose_lean(dict.fromkeys((0.0, 3.0), np.zeros(200, dtype=np.int64)), gold, none, 0.95) == 0.0

@@ -156,6 +156,12 @@ def test_a_vocabulary_that_was_drawn_is_spent_whatever_ends_the_run(
     with pytest.raises(PolicyError, match=r"the private vocabulary would spend epsilon 4\.00 .* epsilon 1\.00 is left"):
         execute(Run(parse_job(more)), "protect")
     assert len(read_budget(file)) == 2
+    # Training is held to a delta of one in the number that is declared: what it would refuse then is not spent before.
+    declared = {"noise_multiplier": 1.0, "budget_epsilon": 60.0, "num_units": 100_000}
+    more = changed(more, threshold__epsilon=4.0) | {"train": {"dp": declared}}
+    with pytest.raises(PolicyError, match=r"the private vocabulary would spend .* at delta 1e-5 per household"):
+        execute(Run(parse_job(more)), "protect")
+    assert len(read_budget(file)) == 2
 
 
 def test_the_check_against_the_text_finds_words_that_noise_protects_and_no_flag_does(

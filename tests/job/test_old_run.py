@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
-from fixtures.jobs import Recorder
+from fixtures.jobs import Recorder, unpack_old_run
 from safetensors.numpy import load_file
 
 import reticent
@@ -37,7 +36,6 @@ from reticent.trainer.verify import read_ledger
 
 pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
 
-ARCHIVE = Path(__file__).with_name("old-run.tar.xz")
 PATCHES = "rewritten text was kept as patches of its original, a format that is gone"
 TOKENS = (
     "its manifest names the tokens of the rewritten text, which are other files; the ledger is the same bytes, the "
@@ -70,21 +68,15 @@ VIEWS = (
 )
 
 
-def unpacked(folder: Path) -> Path:
-    with tarfile.open(ARCHIVE) as tar:
-        tar.extractall(folder, filter="data")
-    return folder
-
-
 @pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the run ``monday``, its update ``tuesday``, the hospital and the keys; nothing writes there."""
-    return unpacked(tmp_path_factory.mktemp("old"))
+    return unpack_old_run(tmp_path_factory.mktemp("old"))
 
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    return unpacked(tmp_path)
+    return unpack_old_run(tmp_path)
 
 
 def run_again(folder: Path, until: str = "report") -> Recorder:

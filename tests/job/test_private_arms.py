@@ -411,6 +411,28 @@ def test_a_budget_has_room_by_the_number_of_individuals_that_is_declared(tmp_pat
         require_room(Run(parse_job(job(folder, "dp-mlm", train__dp=dp))))
 
 
+def test_deltas_of_all_trainings_are_held_to_the_declared_number_of_units_at_once(tmp_path: Path) -> None:
+    values = job(hospital(tmp_path / "hospital", documents(0)), "private-mlm", **OF_MANY)
+    values["model"][0]["recipes"] = ["private-mlm", "dp-mlm-public"]
+    values["train"]["dp"] |= {"target_delta": 6e-6, "budget_epsilon": 100.0}
+    with pytest.raises(PolicyError, match=r"these 2 runs together .* at delta 1e-5 per individual"):
+        require_room(Run(parse_job(values)))
+    values["train"]["dp"]["target_delta"] = 4e-6
+    require_room(Run(parse_job(values)))
+
+
+def test_a_budget_has_room_by_the_numbers_that_its_own_trainings_declare(tmp_path: Path) -> None:
+    dp = {"target_epsilon": 8.0, "budget_epsilon": 1000.0, "target_delta": 0.15, "sample_rate": 0.5}
+    values = job(hospital(tmp_path / "hospital", documents(0)), "dp-mlm", train__dp=dp)
+    (model,) = values["model"]
+    few = {**model, "name": "few", "train": {"dp": {**dp, "num_units": 5, "budget_file": str(tmp_path / "few.json")}}}
+    values["model"] = [few]
+    require_room(Run(parse_job(values)))
+    values["model"] = [few, model]
+    with pytest.raises(PolicyError, match="privacy budget"):
+        require_room(Run(parse_job(values)))
+
+
 def test_votes_beside_a_list_and_beside_another_are_drawn_and_charged_anew(tmp_path: Path) -> None:
     """The same noise on other votes would cancel: a word that one set has and another has not tells who voted."""
     place = hospital(tmp_path / "hospital", documents(0))

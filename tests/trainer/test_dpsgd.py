@@ -352,7 +352,7 @@ def test_norms_of_tied_weights_are_those_of_whole_gradients(
             whole += along.mT @ h
     for most in (1 << 27, 1):  # all units at once, and one by one
         monkeypatch.setitem(ghost_norms.MOST_NUMBERS, "cpu", most)
-        assert torch.allclose(dpsgd._norms_of_uses(uses), whole.flatten(1).norm(dim=1), rtol=1e-5)
+        assert torch.allclose(dpsgd._weight_norms_of_uses(uses), whole.flatten(1).norm(dim=1), rtol=1e-5)
 
 
 class Stacked(TorchDispatchMode):

@@ -267,7 +267,8 @@ def test_a_refresh_that_is_killed_leaves_nothing_that_is_taken_for_whole_and_say
     database.execute(f"UPDATE note SET note_text = 'changed {NOTE_WORD}' WHERE note_id IN (17, 18)")
     code = (
         "import sys, os, signal; from reticent.engine.sources import staged as refreshed; "
-        "refreshed._Fetched.end = lambda _: os.kill(os.getpid(), signal.SIGKILL); from reticent.cli import main; main()"
+        "refreshed._Fetched.read_to_end = lambda _: os.kill(os.getpid(), signal.SIGKILL); "
+        "from reticent.cli import main; main()"
     )
     given = ["update", str(updatable), "--refresh", "--out", str(tmp_path / "tuesday")]
     ended = subprocess.run([sys.executable, "-c", code, *given], capture_output=True, text=True)

@@ -72,13 +72,12 @@ class AuditEvidence:
 
     @property
     def over_households(self) -> Estimate | None:
-        """The membership AUC with the most households; None if intervals resample individuals rather than
-        households."""
+        """The membership AUC whose interval resamples the most households; None if intervals resample individuals."""
         return over_households(attack for model in self.every_model for attack in model.membership.values())
 
     @property
     def cell(self) -> int:
-        """Smallest number of individuals that may be published, from the job's settings or the default."""
+        """Smallest number of individuals about whom a count is published: the job's ``small_cell``, or the default."""
         settings = self.settings.get("audit")
         return int(settings.get("small_cell") or SMALL_CELL) if isinstance(settings, Mapping) else SMALL_CELL
 

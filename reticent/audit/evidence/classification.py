@@ -31,7 +31,7 @@ class ClassRow:
     documents: Annotated[int | None, COUNT]
     individuals: Annotated[int | None, COUNT]
 
-    def closed(self, raw: ClassRow, cell: int) -> ClassRow:
+    def withhold_small_counts(self, raw: ClassRow, cell: int) -> ClassRow:
         """Return the publishable row: without the number of documents if they belong to few individuals."""
         few = raw.individuals is None or 0 < raw.individuals < cell
         return replace(self, documents=None) if few else self

@@ -54,7 +54,7 @@ class NgramCounts:
     occurrences_direct: Annotated[int | None, COUNT] = optional()
     per_individual: Annotated[Curve | None, CURVE] = optional()
 
-    def closed(self, raw: NgramCounts, cell: int) -> NgramCounts:
+    def withhold_small_counts(self, raw: NgramCounts, cell: int) -> NgramCounts:
         """Return the publishable counts: without occurrences if these would reveal the few n-grams that have them."""
         few = raw.distinct is None or _is_few(raw.distinct, cell)
         return replace(self, occurrences=None, occurrences_direct=None) if few else self
@@ -79,7 +79,7 @@ class MarginRow:
     distinct: Annotated[int | None, COUNT]
     occurrences: Annotated[int | None, COUNT]
 
-    def closed(self, raw: MarginRow, cell: int) -> MarginRow:
+    def withhold_small_counts(self, raw: MarginRow, cell: int) -> MarginRow:
         """Return the published row, without the number of occurrences if fewer than ``cell`` distinct n-grams have them
         in ``raw``, the unpublished row."""
         few = raw.distinct is None or _is_few(raw.distinct, cell)
@@ -93,7 +93,7 @@ class UnicityRow:
     m: Annotated[int, SETTING]
     share: Annotated[Estimate, OVER_INDIVIDUALS]
 
-    def closed(self, raw: UnicityRow, cell: int) -> UnicityRow:
+    def withhold_small_counts(self, raw: UnicityRow, cell: int) -> UnicityRow:
         """Return the published row, with a bound in place of a share that would be of fewer than ``cell``
         individuals."""
         return replace(self, share=self.share.as_share(self.share.n, cell))
@@ -152,7 +152,7 @@ class CopiesSide:
     documents: Annotated[int | None, COUNT] = None
     words_share: Annotated[float | None, TOTAL] = None
 
-    def closed(self, raw: CopiesSide, cell: int) -> CopiesSide:
+    def withhold_small_counts(self, raw: CopiesSide, cell: int) -> CopiesSide:
         """Return the published counts of one side, without their share of words if fewer than ``cell`` documents are
         copies in ``raw``."""
         return replace(self, words_share=None) if _is_few(raw.documents, cell) else self
@@ -164,7 +164,7 @@ class ClustersSide(CopiesSide):
 
     clusters: Annotated[int | None, COUNT] = None
 
-    def closed(self, raw: CopiesSide, cell: int) -> ClustersSide:
+    def withhold_small_counts(self, raw: CopiesSide, cell: int) -> ClustersSide:
         """Return the published counts of one side, all withheld if fewer than ``cell`` documents or clusters are in
         ``raw``."""
         assert isinstance(raw, ClustersSide)
@@ -205,7 +205,7 @@ class LiftedWords:
     lifted_words: Annotated[int | None, COUNT] = None
     lifted_share: Annotated[float | None, TOTAL] = None
 
-    def closed(self, raw: LiftedWords, cell: int) -> LiftedWords:
+    def withhold_small_counts(self, raw: LiftedWords, cell: int) -> LiftedWords:
         """Return the published counts, without the share of words if fewer than ``cell`` words are counted in
         ``raw``."""
         return replace(self, lifted_share=None) if _is_few(raw.lifted_words, cell) else self
@@ -289,7 +289,7 @@ class CorpusEvidence:
     other_languages: Annotated[OtherLanguages | None, PARTS] = optional()
     num_individuals: Annotated[NumIndividuals, PARTS] = NumIndividuals()
 
-    def closed(self, raw: CorpusEvidence, cell: int) -> CorpusEvidence:
+    def withhold_small_counts(self, raw: CorpusEvidence, cell: int) -> CorpusEvidence:
         """Return the publishable evidence: distributions over members coarsened to steps of ``cell`` individuals,
         without labels that few have."""
         num = raw.num_individuals.members or 0

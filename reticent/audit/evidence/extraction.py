@@ -78,9 +78,9 @@ class PassageRate(Excess):
     asked: Annotated[str, SETTING]
     probability: Annotated[float | None, SETTING] = optional()
 
-    def closed(self, raw: Excess, cell: int) -> PassageRate:
+    def withhold_small_counts(self, raw: Excess, cell: int) -> PassageRate:
         """Return the publishable rate: withheld or bounded if the passages counted are of few individuals."""
-        kept = Excess.closed(self.as_shares(cell), raw, cell)
+        kept = Excess.withhold_small_counts(self.as_shares(cell), raw, cell)
         assert isinstance(kept, PassageRate)
         return kept
 
@@ -150,7 +150,7 @@ class GateResult:
     n: Annotated[int | None, TOGETHER] = None
     unit: Annotated[str | None, SETTING] = optional()
 
-    def closed(self, raw: GateResult, cell: int) -> GateResult:
+    def withhold_small_counts(self, raw: GateResult, cell: int) -> GateResult:
         """Return the publishable result: without its bound and n if these are over 1 to ``cell`` - 1 individuals."""
         return self if raw.n is not None and 0 < raw.n < cell else replace(self, n=raw.n, upper=raw.upper)
 

@@ -56,7 +56,7 @@ class InvertedKind:
     own: Annotated[RankedCandidates | None, PARTS] = optional()
     in_place: Annotated[InPlace | None, PARTS] = optional()
 
-    def closed(self, raw: InvertedKind, cell: int) -> InvertedKind:
+    def withhold_small_counts(self, raw: InvertedKind, cell: int) -> InvertedKind:
         """Return the published inversion of one kind of identifier, with bounds in place of rates over fewer than
         ``cell`` targets of ``raw``."""
         every, ordinary, own = (
@@ -86,7 +86,7 @@ def _publish_rates(sides: Excess, num_targets: Sides, cell: int) -> Excess:
         members=sides.members.as_share(num_targets.members, cell),
         heldout=sides.heldout.as_share(num_targets.heldout, cell),
     )
-    return told.closed(told, cell)
+    return told.withhold_small_counts(told, cell)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

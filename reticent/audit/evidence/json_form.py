@@ -30,13 +30,15 @@ def optional() -> Any:
     return field(default=None, metadata={"exclude_if": _is_none})
 
 
-def extended(part: Any, cls: type[Evidence], **more: Any) -> Evidence:
-    """Return ``part`` as an instance of ``cls``, a class with more fields; ``more`` gives the values of these."""
-    return cls(**{own.name: getattr(part, own.name) for own in fields(part)}, **more)
+def extended(instance: Any, cls: type[Evidence], **more: Any) -> Evidence:
+    """Return an instance of ``cls`` with the field values of ``instance``, whose class has fewer fields, and the values
+    ``more`` of the other fields."""
+    return cls(**{own.name: getattr(instance, own.name) for own in fields(instance)}, **more)
 
 
 def from_json(cls: type[Evidence], value: Json, where: str = "evidence") -> Evidence:
-    """Return the evidence class built from JSON, read strictly.
+    """Return an instance of the evidence class ``cls`` built from a JSON value, whose keys and types must be exactly
+    those of the class.
 
     Raises
     ------
@@ -47,7 +49,7 @@ def from_json(cls: type[Evidence], value: Json, where: str = "evidence") -> Evid
     if value is None:
         raise ArtifactError(f"{where}: expected an object, got null")
     try:
-        found: Evidence = _adapter(cls).validate_json(json.dumps(value), strict=True)  # type: ignore[arg-type]
+        found: Evidence = _adapter_of(cls).validate_json(json.dumps(value), strict=True)  # type: ignore[arg-type]
     except ValidationError as error:
         raise ArtifactError(_first_fault(error, where)) from None
     return found
@@ -56,7 +58,7 @@ def from_json(cls: type[Evidence], value: Json, where: str = "evidence") -> Evid
 def to_json(value: Any) -> Json:
     """Return evidence as JSON: dictionaries, lists and plain values."""
     if is_dataclass(value) and not isinstance(value, type):
-        return _adapter(type(value)).dump_python(value, mode="json", warnings="error")
+        return _adapter_of(type(value)).dump_python(value, mode="json", warnings="error")
     if isinstance(value, Mapping):
         return {key: to_json(part) for key, part in value.items()}
     return [to_json(part) for part in value] if isinstance(value, list | tuple) else value
@@ -72,7 +74,7 @@ def schema_of(cls: type, identifier: str) -> Json:
     >>> schema_of(Row, "row/1")["$defs"]["Row"]["required"]
     ['n']
     """
-    found = _adapter(cls).json_schema(schema_generator=_WithoutTitles)
+    found = _adapter_of(cls).json_schema(schema_generator=_WithoutTitles)
     head = {"$schema": GenerateJsonSchema.schema_dialect, "$id": identifier, "$ref": f"#/$defs/{cls.__name__}"}
     return {**head, "$defs": dict(sorted(found["$defs"].items()))}
 
@@ -88,9 +90,8 @@ def _is_none(value: object) -> bool:
 
 
 @cache
-def _adapter(cls: Any) -> TypeAdapter[Any]:
-    """Return the pydantic adapter that reads and writes a class, with None as an allowed value, as a plain dataclass
-    takes no configuration."""
+def _adapter_of(cls: Any) -> TypeAdapter[Any]:
+    """Return the pydantic adapter that reads and writes instances of a dataclass; None is allowed too."""
     config = ConfigDict(extra="forbid", ser_json_inf_nan="constants")
     return TypeAdapter(Optional[cls], config=config)  # noqa: UP045 - not an expression that a checker knows
 

@@ -24,7 +24,7 @@ class Sides:
 
     @classmethod
     def of(cls, is_member: np.ndarray) -> Sides:
-        """Return the numbers of members and of others in ``is_member``, a bool array with one entry for each item."""
+        """Return the numbers of members (True) and of others (False) in a bool array with one entry for each item."""
         return cls(members=int(is_member.sum()), heldout=int((~is_member).sum()))
 
 
@@ -82,7 +82,7 @@ class Privacy:
     #: Of a masked model, the standard deviation of ``types`` between draws of the folds, which is in its interval.
     fold_spread: Annotated[float | None, TOTAL] = optional()
 
-    def closed(self, raw: Privacy, cell: int) -> Privacy:
+    def withhold_small_counts(self, raw: Privacy, cell: int) -> Privacy:
         """Return the published Privacy, with bounds in place of counts that could be derived from the published
         rates."""
         types, num_leaked = _bound_leaks(self.types, self.num_identifiers, self.num_leaked, cell)
@@ -107,9 +107,9 @@ class NgramPrivacy(Estimate):
     num_identifiers: Annotated[int | None, COUNT]
     num_leaked: Annotated[int | None, COUNT]
 
-    def closed(self, raw: Estimate, cell: int) -> NgramPrivacy:
+    def withhold_small_counts(self, raw: Estimate, cell: int) -> NgramPrivacy:
         """Return the published privacy of n-grams of one length, with a bound where fewer than ``cell`` were leaked."""
-        kept = Estimate.closed(self, raw, cell)
+        kept = Estimate.withhold_small_counts(self, raw, cell)
         assert isinstance(kept, NgramPrivacy)
         types, num_leaked = _bound_leaks(kept, kept.num_identifiers, kept.num_leaked, cell)
         assert isinstance(types, NgramPrivacy)
@@ -131,15 +131,16 @@ class Unshared:
     num_shared: Annotated[int | None, COUNT]
     num_unmatched: Annotated[int | None, COUNT]
 
-    def closed(self, raw: Unshared, cell: int) -> Unshared:
+    def withhold_small_counts(self, raw: Unshared, cell: int) -> Unshared:
         """Return the published rates, without their difference if the rate of either side is withheld."""
         sides = (self.members, self.heldout)
-        return replace(self, excess=self.excess.withheld(cell)) if any(map(is_closed, sides)) else self
+        return replace(self, excess=self.excess.withheld(cell)) if any(map(is_withheld, sides)) else self
 
-    def beside(self, sides: tuple[tuple[Estimate, Estimate], ...], cell: int) -> Unshared:
-        """Return the rates, withheld if their n, or its difference to the n of the rates over all identifiers, is below
-        ``cell``; ``sides`` has (rate here, rate over all) before publication."""
-        known = [(own.n, of_all.n) for own, of_all in sides]
+    def beside(self, before_publication: tuple[tuple[Estimate, Estimate], ...], cell: int) -> Unshared:
+        """Return these rates over a subset of the identifiers, withheld where subtraction would reveal fewer than
+        ``cell`` individuals. ``before_publication`` has (rate over the subset, rate over all identifiers) of each
+        side."""
+        known = [(own.n, of_all.n) for own, of_all in before_publication]
         if all(n is not None and m is not None and not (0 < n < cell or 0 < m - n < cell) for n, m in known):
             return self
         return replace(
@@ -163,12 +164,12 @@ class ExcessOverSides:
     excess: Annotated[Estimate, OVER_INDIVIDUALS]
     unshared: Annotated[Unshared | None, PARTS] = optional()
 
-    def closed(self, raw: ExcessOverSides, cell: int) -> ExcessOverSides:
+    def withhold_small_counts(self, raw: ExcessOverSides, cell: int) -> ExcessOverSides:
         """Return the published held-out rate and excess, without the excess if the rate is withheld."""
         unshared = self.unshared
         if unshared and raw.unshared:
             unshared = unshared.beside(((raw.unshared.heldout, raw.heldout),), cell)
-        excess = self.excess.withheld(cell) if is_closed(self.heldout) else self.excess
+        excess = self.excess.withheld(cell) if is_withheld(self.heldout) else self.excess
         return replace(self, excess=excess, unshared=unshared)
 
 
@@ -179,27 +180,30 @@ class CategoryPrivacy(NgramPrivacy):
 
     excess: Annotated[ExcessOverSides, PARTS]
 
-    def closed(self, raw: Estimate, cell: int) -> CategoryPrivacy:
+    def withhold_small_counts(self, raw: Estimate, cell: int) -> CategoryPrivacy:
         """Return the published privacy of one category, without the excess if the privacy is withheld or a bound."""
-        kept = NgramPrivacy.closed(self, raw, cell)
+        kept = NgramPrivacy.withhold_small_counts(self, raw, cell)
         assert isinstance(kept, CategoryPrivacy)
         if kept.value is None or kept.bound is not None:
             return replace(kept, excess=replace(kept.excess, excess=kept.excess.excess.withheld(cell), unshared=None))
         return kept
 
 
-def _bound_leaks(types: Estimate, total: int | None, leaked: int | None, cell: int) -> tuple[Estimate, int | None]:
-    """Return (Privacy, number of leaked identifiers), with Privacy as a bound if that number is withheld."""
-    if total is None:
-        return replace(types, value=None, low=None, high=None), None
-    if leaked is None and types.value is not None:
-        return types.bounded(1 - cell / total, "above", total), None
-    return types, leaked
+def _bound_leaks(
+    privacy: Estimate, num_identifiers: int | None, num_leaked: int | None, cell: int
+) -> tuple[Estimate, int | None]:
+    """Return (Privacy, number of leaked identifiers) in publishable form: Privacy is a bound if ``num_leaked`` is
+    withheld (None), and has no value if ``num_identifiers`` is."""
+    if num_identifiers is None:
+        return replace(privacy, value=None, low=None, high=None), None
+    if num_leaked is None and privacy.value is not None:
+        return privacy.bounded(1 - cell / num_identifiers, "above", num_identifiers), None
+    return privacy, num_leaked
 
 
-def is_closed(side: Estimate) -> bool:
-    """Return whether the exact value of a rate is withheld, so that the other side's rate or the difference must be
-    withheld too."""
+def is_withheld(side: Estimate) -> bool:
+    """Return whether the exact value of a rate is not published (a bound, or nothing, is), so that the difference to
+    the other side's rate must be withheld too."""
     return side.bound is not None or side.n is None
 
 
@@ -217,7 +221,7 @@ class Excess:
     unshared: Annotated[Unshared | None, PARTS] = optional()
     without_copies: Annotated[Estimate | None, TOGETHER] = optional()
 
-    def closed(self, raw: Excess, cell: int) -> Excess:
+    def withhold_small_counts(self, raw: Excess, cell: int) -> Excess:
         """Return the published rates of both sides, without their difference if either rate is withheld, and without
         the numbers over subsets that would reveal fewer than ``cell`` individuals."""
         unshared = self.unshared
@@ -228,8 +232,8 @@ class Excess:
         if without is not None and without.n is not None:
             left_out = (raw.excess.n or 0) - without.n
             few = left_out < 0 or 0 < left_out < cell or (raw.heldout.n or 0) - left_out < cell
-            without = without.withheld(cell) if few else without.closed(without, cell)
-        if not any(map(is_closed, (self.members, self.heldout))):
+            without = without.withheld(cell) if few else without.withhold_small_counts(without, cell)
+        if not any(map(is_withheld, (self.members, self.heldout))):
             return replace(self, unshared=unshared, without_copies=without)
         return replace(
             self,
@@ -253,9 +257,9 @@ class Exposed(Excess):
     """The share of individuals with at least one identifier of their own (that no other unit uses) which a model
     emits."""
 
-    def closed(self, raw: Excess, cell: int) -> Exposed:
+    def withhold_small_counts(self, raw: Excess, cell: int) -> Exposed:
         """Return the publishable shares: withheld or bounded if few individuals make them up."""
-        kept = Excess.closed(self.as_shares(cell), raw, cell)
+        kept = Excess.withhold_small_counts(self.as_shares(cell), raw, cell)
         assert isinstance(kept, Exposed)
         return kept
 
@@ -268,9 +272,11 @@ class Gap:
     heldout: Annotated[Estimate, OVER_INDIVIDUALS]
     gap: Annotated[Estimate, OVER_INDIVIDUALS]
 
-    def closed(self, raw: Gap, cell: int) -> Gap:
+    def withhold_small_counts(self, raw: Gap, cell: int) -> Gap:
         """Return the published means of both sides, without their difference if either mean is withheld."""
-        return replace(self, gap=self.gap.withheld(cell)) if any(map(is_closed, (self.members, self.heldout))) else self
+        return (
+            replace(self, gap=self.gap.withheld(cell)) if any(map(is_withheld, (self.members, self.heldout))) else self
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,10 +294,9 @@ class NumbersBeside:
     identity: Annotated[Excess | None, PARTS] = optional()
 
 
-def f1_of_hits(share: float) -> float:
-    """Return F1 from the Jaccard index, the share of hits among all individuals who are members or are declared
-    members."""
-    return 2 * share / (1 + share)
+def f1_from_jaccard(jaccard: float) -> float:
+    """Return F1 = 2 J / (1 + J) from the Jaccard index J of the members and the individuals declared members."""
+    return 2 * jaccard / (1 + jaccard)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,7 +307,7 @@ class Calls:
     recall: Annotated[Estimate, OVER_INDIVIDUALS]
     f1: Annotated[Estimate, OVER_INDIVIDUALS]
 
-    def closed(self, raw: Calls, cell: int) -> Calls:
+    def withhold_small_counts(self, raw: Calls, cell: int) -> Calls:
         """Return the published precision, recall and F1, all as bounds if few individuals are declared members, or all
         but few."""
         # If the number of calls is 0 or withheld, the small cell itself bounds the calls from above.
@@ -317,7 +322,7 @@ class Calls:
         f1, precision = self.f1, self.precision
         if f1.value is not None:
             # The ends are at least those of the bound itself, as in `Estimate.bounded`.
-            low, high = map(f1_of_hits, clopper_pearson(few, max(called + members - few, few)))
+            low, high = map(f1_from_jaccard, clopper_pearson(few, max(called + members - few, few)))
             f1 = replace(f1, low=min(f1.low or 0.0, low), high=max(f1.high or 0.0, high))
             f1 = f1.bounded(min(2 * few / (called + members), 1.0), recall.bound)
         if precision.value is not None:

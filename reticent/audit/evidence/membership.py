@@ -52,12 +52,12 @@ class Told:
     num_above: Annotated[int | None, COUNT]
     p_value: Annotated[float | None, PRIVATE] = None
 
-    def closed(self, raw: Told, cell: int) -> Told:
+    def withhold_small_counts(self, raw: Told, cell: int) -> Told:
         """Return the published share of most exposed members, withheld or a bound if fewer than ``cell`` members make
         it up."""
         if raw.rate is None:
             return self
-        closed = raw.rate.closed(raw.rate, cell)
+        closed = raw.rate.withhold_small_counts(raw.rate, cell)
         return replace(self, rate=closed.as_share(closed.n, cell))
 
 
@@ -75,10 +75,10 @@ class Matched:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredAttack:
     """One attack on one model. ``control`` is the same shadow attack on the base model, ``slope`` is RMIA's a, fitted
-    on a population, and `validity.judged` sets ``verdict`` and ``why``. ``auc_without_copies`` leaves out the held-out
-    individuals who hold near-copies of members' documents. ``over_base`` is 0.5 plus the AUC less that of the same
-    attack on the base model (or, for an attack that compares with the base already, on shadow models that were not
-    trained on the individual), over the same individuals and resamples; None without a control."""
+    on a population, and `validity.with_attack_verdicts` sets ``verdict`` and ``why``. ``auc_without_copies`` leaves out
+    the held-out individuals who hold near-copies of members' documents. ``over_base`` is 0.5 plus the AUC less that of
+    the same attack on the base model (or, for an attack that compares with the base already, on shadow models that were
+    not trained on the individual), over the same individuals and resamples; None without a control."""
 
     auc: Annotated[Estimate, OVER_INDIVIDUALS]
     over_base: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
@@ -101,14 +101,14 @@ class MeasuredAttack:
     why: Annotated[str | None, NAME] = optional()
     told: Annotated[Told | None, PARTS] = optional()
 
-    def closed(self, raw: MeasuredAttack, cell: int) -> MeasuredAttack:
+    def withhold_small_counts(self, raw: MeasuredAttack, cell: int) -> MeasuredAttack:
         """Return the published attack: its ROC curve without points of fewer than ``cell`` individuals, rates over few
         members as bounds, and no small subgroup."""
         if not are_enough(raw, cell):
             return self
         rates = None
         if raw.tpr_at_fpr is not None:
-            rates = {fpr: rate and self._published_rate(rate, cell) for fpr, rate in raw.tpr_at_fpr.items()}
+            rates = {fpr: rate and self._publish_tpr(rate, cell) for fpr, rate in raw.tpr_at_fpr.items()}
         worst = self.worst_subgroup if raw.worst_subgroup and are_enough(raw.worst_subgroup, cell) else None
         without = _publish_auc_without_copies(raw, cell)
         return replace(
@@ -117,12 +117,13 @@ class MeasuredAttack:
             tpr_at_fpr=rates,
             worst_subgroup=worst,
             auc_without_copies=without,
-            matched=self.matched if raw.matched and not _leaves_few(raw, raw.matched, cell) else None,
+            matched=self.matched if raw.matched and not _is_subset_small(raw, raw.matched, cell) else None,
         )
 
-    def _published_rate(self, rate: Estimate, cell: int) -> Estimate:
-        """Return the published form of a true-positive rate at a low false-positive rate."""
-        return (rate.withheld(cell) if 0 < (rate.n or 0) < cell else rate).as_share(self.num_members, cell)
+    def _publish_tpr(self, tpr: Estimate, cell: int) -> Estimate:
+        """Return a true-positive rate in publishable form: as a bound, or withheld, if fewer than ``cell`` individuals
+        make it up."""
+        return (tpr.withheld(cell) if 0 < (tpr.n or 0) < cell else tpr).as_share(self.num_members, cell)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +146,7 @@ class KindAttack:
     num_nonmembers: Annotated[int | None, COUNT]
     told: Annotated[Told | None, PARTS] = optional()
 
-    def closed(self, raw: KindAttack, cell: int) -> KindAttack:
+    def withhold_small_counts(self, raw: KindAttack, cell: int) -> KindAttack:
         """Return the published attack: no numbers if fewer than ``cell`` members or non-members were attacked, no rates
         over few members."""
         if not are_enough(raw, cell):
@@ -167,7 +168,8 @@ class KindAttack:
 class KindMembership:
     """Membership by the words of one kind, which make up ``share`` of all tokens: its attacks, and d', the distance
     between in-shadows and out-shadows in units of their spread, for all individuals and for the most exposed tenth.
-    `validity.judged` sets ``why`` if attacks without shadows show nothing, since the sides differ by themselves.
+    `validity.with_attack_verdicts` sets ``why`` if attacks without shadows show nothing, since the sides differ by
+    themselves.
     """
 
     share: Annotated[float, TOTAL]
@@ -210,7 +212,7 @@ class GroupMembership:
     auc: Annotated[Estimate | None, OVER_INDIVIDUALS] = optional()
     p_value: Annotated[float | None, TOGETHER] = optional()
 
-    def closed(self, raw: GroupMembership, cell: int) -> GroupMembership:
+    def withhold_small_counts(self, raw: GroupMembership, cell: int) -> GroupMembership:
         """Return the published result on a group, without numbers if fewer than ``cell`` of its members or its
         non-members were attacked."""
         if not are_enough(raw, cell):
@@ -242,7 +244,7 @@ class Blind:
 
 
 def over_households(attacks: Iterable[MeasuredAttack]) -> Estimate | None:
-    """Return the AUC over the largest number of households; None if intervals resample individuals."""
+    """Return the AUC whose interval resamples the most households; None if all intervals resample individuals."""
     areas = (attack.auc for attack in attacks if attack.auc.num_households)
     return max(areas, key=lambda auc: auc.num_households or 0, default=None)
 
@@ -255,22 +257,22 @@ def are_enough(
     return min(measured.num_members or 0, measured.num_nonmembers or 0) >= cell
 
 
-def _publish_auc_without_copies(raw: MeasuredAttack | KindAttack, cell: int) -> Estimate | None:
-    """Return the publishable AUC without individuals who hold near-copies: withheld if fewer than ``cell`` are left
-    out, or left."""
-    found = raw.auc_without_copies
+def _publish_auc_without_copies(unpublished: MeasuredAttack | KindAttack, cell: int) -> Estimate | None:
+    """Return the publishable AUC without individuals who hold near-copies; withheld if fewer than ``cell`` individuals
+    were left out, or remain."""
+    found = unpublished.auc_without_copies
     if found is None or found.n is None:
         return found
-    left_out = (raw.auc.n or 0) - found.n
-    few = 0 < left_out < cell or (raw.num_nonmembers or 0) - left_out < cell
-    return found.withheld(cell) if few else found.closed(found, cell)
+    left_out = (unpublished.auc.n or 0) - found.n
+    few = 0 < left_out < cell or (unpublished.num_nonmembers or 0) - left_out < cell
+    return found.withheld(cell) if few else found.withhold_small_counts(found, cell)
 
 
-def _leaves_few(whole: MeasuredAttack, part: Matched, cell: int) -> bool:
-    """Return whether fewer than ``cell`` individuals of a side are in the subset ``part``, or in ``whole`` but not in
-    it."""
-    sides = (whole.num_members, part.num_members), (whole.num_nonmembers, part.num_nonmembers)
-    return not are_enough(part, cell) or any(0 < (of or 0) - (own or 0) < cell for of, own in sides)
+def _is_subset_small(all_attacked: MeasuredAttack, subset: Matched, cell: int) -> bool:
+    """Return whether members or non-members in ``subset`` are fewer than ``cell``, or those in ``all_attacked`` but not
+    in ``subset`` are 1 to ``cell`` - 1."""
+    sides = (all_attacked.num_members, subset.num_members), (all_attacked.num_nonmembers, subset.num_nonmembers)
+    return not are_enough(subset, cell) or any(0 < (of or 0) - (own or 0) < cell for of, own in sides)
 
 
 def _publish_roc(measured: MeasuredAttack, cell: int) -> Roc:

@@ -112,12 +112,13 @@ class ModelEvidence:
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing in its training protects anyone, so that it serves as a control for others."""
+        """Whether the model was trained without any protection, so that it can serve as a control for protected
+        models."""
         if self.start is None:
             return self.recipe in PLAIN
         return not self.protects and self.start in ("base", *PLAIN)
 
-    def closed(self, raw: ModelEvidence, cell: int) -> ModelEvidence:
+    def withhold_small_counts(self, raw: ModelEvidence, cell: int) -> ModelEvidence:
         """Return the published evidence of a model, without attacks on fewer than ``cell`` members or non-members, and
         without the intervals of these."""
         attacks = {

@@ -35,8 +35,8 @@ class RiskResult:
     notes: Annotated[list[str] | None, NAME] = optional()
 
     @property
-    def deciding_at_most(self) -> float:
-        """Threshold of the number that decides the risk: the number's own, else that of the risk."""
+    def deciding_threshold(self) -> float:
+        """Threshold of the number that decides the risk: the number's own if it has one, else that of the risk."""
         return self.at_most if self.number_at_most is None else self.number_at_most
 
 

@@ -2,7 +2,7 @@
 
 Every field of an evidence class carries one rule in its annotation (``Annotated[int, COUNT]``). Publication is closed
 by default: a field without a rule is not published. A field whose rule is `CURVE` or `TOGETHER` is published only by
-the ``closed`` method of its class, which sees the other fields that could reveal it.
+the ``withhold_small_counts`` method of its class, which sees the other fields that could reveal it.
 
 Invariant: `publish` of published evidence changes nothing.
 """
@@ -31,38 +31,39 @@ class Rule:
     published: Callable[[Any, int], Any]
 
 
-def _publish_count(value: Any, cell: int) -> Any:
-    """Return a count, or each count of a mapping, as None if it is from 1 to ``cell`` - 1."""
+def _withhold_small(value: Any, cell: int) -> Any:
+    """Return a count, or a mapping with each of its counts, with None in place of a count from 1 to ``cell`` - 1."""
     if isinstance(value, Mapping):
-        return {without_claims(key): _publish_count(part, cell) for key, part in value.items()}
+        return {without_claims(key): _withhold_small(part, cell) for key, part in value.items()}
     return None if value is not None and 0 < value < cell else value
 
 
-def _publish_parts(value: Any, cell: int) -> Any:
-    """Return nested evidence, or a mapping or list of it, in its publishable form; anything else as None."""
+def _publish_nested(value: Any, cell: int) -> Any:
+    """Return evidence, or a mapping or list of evidence, with each part in publishable form; None for a value that is
+    not evidence."""
     if isinstance(value, Mapping):
-        return {without_claims(key): _publish_parts(part, cell) for key, part in value.items()}
+        return {without_claims(key): _publish_nested(part, cell) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(_publish_parts(part, cell) for part in value)
+        return type(value)(_publish_nested(part, cell) for part in value)
     # A value that is not evidence has no rule of its own, so it is not published.
     return publish(value, cell) if is_dataclass(value) and not isinstance(value, type) else None
 
 
-def _publish_emptied(value: Any, cell: int) -> Any:
-    """Return evidence with every list in it empty, as its entries are not published."""
+def _empty_lists(value: Any, cell: int) -> Any:
+    """Return evidence, or a mapping of it, with every list in it empty, as the entries of these are not published."""
     if value is None or isinstance(value, list):
         return None if value is None else []
     if isinstance(value, Mapping):
-        return {key: _publish_emptied(part, cell) for key, part in value.items()}
+        return {key: _empty_lists(part, cell) for key, part in value.items()}
     return replace(value, **{field.name: [] for field in fields(value)})
 
 
 #: A count of individuals, documents or identifiers: withheld (None) from 1 to the small cell - 1.
-COUNT = Rule("count", _publish_count)
+COUNT = Rule("count", _withhold_small)
 #: Nested evidence, or a list or mapping of it: its own fields have rules.
-PARTS = Rule("parts", _publish_parts)
+PARTS = Rule("parts", _publish_nested)
 #: An estimate (or a mapping of estimates): withheld if it is over fewer individuals than the small cell.
-OVER_INDIVIDUALS = Rule("over individuals", _publish_parts)
+OVER_INDIVIDUALS = Rule("over individuals", _publish_nested)
 #: A number over all tokens or words of a corpus, a training or a test, which reveals no individual.
 TOTAL = Rule("total", lambda value, _: value)
 #: A number or a word that was chosen before the measurement, or that describes its method.
@@ -73,9 +74,10 @@ NAME = Rule("name", lambda value, _: without_claims(value))
 PATH = Rule("path", lambda value, _: without_folders(without_claims(value)))
 #: A value that is never published.
 PRIVATE = Rule("private", lambda *_: None)
-#: Points of a distribution over individuals. All are removed, until ``closed`` of the class restores safe ones.
-CURVE = Rule("curve", _publish_emptied)
-#: A field that other fields could reveal. It is withheld, until ``closed`` of the class restores it.
+#: Points of a distribution over individuals. All are removed, until ``withhold_small_counts`` of the class restores
+#: safe ones.
+CURVE = Rule("curve", _empty_lists)
+#: A field that other fields could reveal. It is withheld, until ``withhold_small_counts`` of the class restores it.
 TOGETHER = Rule("together", lambda *_: None)
 
 
@@ -104,11 +106,11 @@ def rules_of(cls: type) -> dict[str, Rule | Settings | None]:
 
 
 def publish(evidence: Evidence, cell: int) -> Evidence:
-    """Return published evidence: each field by its rule, then related fields together by their class's ``closed``
-    method.
+    """Return the publishable form of evidence: every field by its own publication rule, then fields that could reveal
+    each other by the class's method ``withhold_small_counts``.
 
-    A class whose fields could reveal each other has ``closed(self, raw, cell)``. ``self`` is the evidence after the
-    rules, ``raw`` the evidence before them, and the result is published.
+    A class whose fields could reveal each other has ``withhold_small_counts(self, raw, cell)``. ``self`` is the
+    evidence after the rules, ``raw`` the evidence before them, and the result is published.
 
     Raises
     ------
@@ -122,7 +124,7 @@ def publish(evidence: Evidence, cell: int) -> Evidence:
         name: None if rule is None else rule.published(getattr(evidence, name), cell) for name, rule in rules.items()
     }
     published: Any = replace(evidence, **left)
-    return published.closed(evidence, cell) if hasattr(published, "closed") else published  # type: ignore[no-any-return]
+    return published.withhold_small_counts(evidence, cell) if hasattr(published, "withhold_small_counts") else published  # type: ignore[no-any-return]
 
 
 def settings_withheld(evidence: Any) -> int:

@@ -29,26 +29,26 @@ class SampledIdentifiers:
     individuals_missed: Annotated[int | None, PRIVATE]
     individuals_found: Annotated[int | None, PRIVATE]
 
-    def closed(self, raw: SampledIdentifiers, cell: int) -> SampledIdentifiers:
+    def withhold_small_counts(self, raw: SampledIdentifiers, cell: int) -> SampledIdentifiers:
         """Return the published recall and missed identifiers, as bounds if fewer than ``cell`` individuals have a
         missed identifier, or a found one."""
         if self.recall.value is None:  # withheld, or nothing was measured
             return replace(self, unprotected=self.unprotected.withheld(cell)) if raw.recall.n else self
-        return self.bounds_of(raw) if raw.is_few(cell) else self
+        return self.as_bounds(raw) if raw.is_few(cell) else self
 
     def is_few(self, cell: int) -> bool:
         """Return whether 1 to ``cell`` - 1 sampled individuals have a missed identifier, or a found one; always False
         for published evidence, which lacks these counts."""
         return any(0 < (count or 0) < cell for count in (self.individuals_missed, self.individuals_found))
 
-    def bounds_of(self, raw: SampledIdentifiers) -> SampledIdentifiers:
-        """Return the recall and the number of missed identifiers of ``raw`` as bounds, rounded outwards so that they do
-        not reveal the exact numbers."""
-        most = _rounded_up(raw.unprotected.high or 0.0)
-        if (raw.recall.value or 0.0) < 0.5:
-            recall = self.recall.bounded(math.ceil((raw.recall.high or 0.0) * 100) / 100, "below")
+    def as_bounds(self, unpublished: SampledIdentifiers) -> SampledIdentifiers:
+        """Return the recall and the number of missed identifiers of ``unpublished`` as bounds, rounded outwards so that
+        they do not reveal the exact numbers."""
+        most = _rounded_up(unpublished.unprotected.high or 0.0)
+        if (unpublished.recall.value or 0.0) < 0.5:
+            recall = self.recall.bounded(math.ceil((unpublished.recall.high or 0.0) * 100) / 100, "below")
         else:
-            recall = self.recall.bounded(math.floor((raw.recall.low or 0.0) * 100) / 100, "above")
+            recall = self.recall.bounded(math.floor((unpublished.recall.low or 0.0) * 100) / 100, "above")
         unprotected = replace(self.unprotected, value=most, low=0.0, high=most, bound="below")
         low, high = (recall.low, recall.value) if recall.bound == "below" else (recall.value, recall.high)
         return replace(self, recall=replace(recall, low=low, high=high), unprotected=unprotected)
@@ -93,14 +93,14 @@ class SampledRecall:
     all_reviewed: Annotated[bool | None, SETTING] = optional()
 
     @property
-    def over_few(self) -> dict[str, int]:
-        """Category ("all" for all identifiers) -> number of sampled individuals who have such an identifier, where
-        fewer than 20."""
+    def rows_over_few(self) -> dict[str, int]:
+        """Return category -> number of sampled individuals with an identifier of it, for categories with fewer than 20
+        such individuals; "all" stands for all identifiers."""
         rows = {"all": self.overall, **self.categories}
         numbers = {name: row.recall.n for name, row in rows.items() if row.recall.value is not None}
         return {name: n for name, n in numbers.items() if n is not None and n < FEW_INDIVIDUALS}
 
-    def closed(self, raw: SampledRecall, cell: int) -> SampledRecall:
+    def withhold_small_counts(self, raw: SampledRecall, cell: int) -> SampledRecall:
         """Return the publishable evidence: bounds in place of numbers over few individuals. Small categories are
         bounded together with the next larger ones, as the overall number minus the exact ones would reveal them;
         without larger ones, the overall number is a bound too."""
@@ -114,7 +114,7 @@ class SampledRecall:
         while others and (len(few) < 2 or sum(raw.categories[name].individuals_missed or 0 for name in few) < cell):
             few.append(others.pop(0))
         rows = {
-            name: row.bounds_of(raw.categories[name])
+            name: row.as_bounds(raw.categories[name])
             if name in few and row.recall.value is not None and row.recall.bound is None
             else row
             for name, row in self.categories.items()
@@ -122,7 +122,7 @@ class SampledRecall:
         hidden = sum(raw.categories[name].individuals_missed or 0 for name in few)
         overall = self.overall
         if (len(few) < 2 or hidden < cell) and hidden and overall.recall.value is not None:
-            overall = overall.bounds_of(raw.overall)
+            overall = overall.as_bounds(raw.overall)
         return replace(self, categories=rows, overall=overall)
 
 

@@ -84,7 +84,7 @@ __all__ = [
     "Subject",
     "advice",
     "is_over",
-    "oriented",
+    "orient_auc",
     "why_no_whole",
 ]
 
@@ -799,12 +799,12 @@ def _canary_arm(subject: Subject | None, name: str) -> CanaryArm | None:
     return canaries.arms.get(name) if canaries else None
 
 
-def is_over(estimate: Estimate | None, null: float) -> bool | None:
-    """Return whether an interval lies above ``null``, the value for a model that leaks nothing; None without an
-    interval."""
+def is_over(estimate: Estimate | None, null_value: float) -> bool | None:
+    """Return whether the interval of an estimate lies above ``null_value``, its value for a model that leaks nothing;
+    None without an interval."""
     if estimate is None or estimate.value is None or estimate.low is None:
         return None
-    return estimate.low > null
+    return estimate.low > null_value
 
 
 def _no_numbers(_: GateConfig, __: Subject, ___: Subject | None) -> Iterator[Number]:
@@ -887,17 +887,17 @@ GATES: Mapping[str, Gate] = MappingProxyType(
 )
 
 
-def oriented(auc: Estimate, twin: Estimate | None) -> Estimate:
-    """Return an AUC oriented so that more is always worse: mirrored at 0.5 if members score lower in the unprotected
-    twin.
+def orient_auc(auc: Estimate, twin_auc: Estimate | None) -> Estimate:
+    """Return an AUC, mirrored at 0.5 if members score lower in the unprotected twin (by ``twin_auc``), so that a higher
+    AUC always means a larger leak.
 
     The twin's interval, if it excludes chance, gives the direction. Otherwise, or if members measurably lie on the
     other side of it, the direction is chosen from the data, and the interval is widened for two tests.
     """
     if auc.value is None or auc.low is None or auc.high is None:
         return auc
-    sign, wide = _direction(twin), _clipped(simultaneous(auc, 2))
-    if sign and _direction(wide) != -sign:
+    sign, wide = _side_of_chance(twin_auc), _clipped(simultaneous(auc, 2))
+    if sign and _side_of_chance(wide) != -sign:
         return auc if sign > 0 else _mirrored(auc)
     return wide if auc.value >= CHANCE else _mirrored(wide)
 
@@ -910,11 +910,12 @@ def _mirrored(auc: Estimate) -> Estimate:
     return replace(auc, value=1 - auc.value, low=1 - auc.high, high=1 - auc.low)
 
 
-def _direction(twin: Estimate | None) -> int:
-    """Return 1 if the AUC interval of the unprotected twin lies above chance, -1 if below, else 0."""
-    if twin is None or twin.low is None or twin.high is None:
+def _side_of_chance(auc: Estimate | None) -> int:
+    """Return 1 if the interval of an AUC lies above chance, -1 if it lies below, 0 if it contains chance or is
+    missing."""
+    if auc is None or auc.low is None or auc.high is None:
         return 0
-    return 1 if twin.low > CHANCE else -1 if twin.high < CHANCE else 0
+    return 1 if auc.low > CHANCE else -1 if auc.high < CHANCE else 0
 
 
 class Beside(NamedTuple):

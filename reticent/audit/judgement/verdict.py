@@ -62,11 +62,11 @@ from reticent.audit.judgement.rows import (
     Subject,
     advice,
     is_over,
-    oriented,
+    orient_auc,
 )
 from reticent.audit.membership.names import CLASSIFIER, DIFFERENCES, TAGGER
 from reticent.audit.membership.validity import CHANCE, NO_POWER
-from reticent.audit.recipes import is_elsewhere, is_unprotected, model_sections, recipe_of
+from reticent.audit.recipes import is_elsewhere, is_unprotected, recipe_of, settings_by_section
 from reticent.audit.stats.estimate import LEVEL, Estimate, simultaneous
 from reticent.audit.texts import NOT_MEASURED, Mark, Marked, model_name
 
@@ -122,8 +122,8 @@ def _unjudged_row(number: Number, controls: Sequence[Twins], at_most: float, *, 
     proofs = [(found, twin) for twin in twins if (found := twin.estimate)]
     estimate = number.estimate
     if number.null == CHANCE:
-        estimate = estimate and oriented(estimate, proofs[0][0] if proofs else None)
-        proofs = [(oriented(proof, proof), twin) for proof, twin in proofs]
+        estimate = estimate and orient_auc(estimate, proofs[0][0] if proofs else None)
+        proofs = [(orient_auc(proof, proof), twin) for proof, twin in proofs]
     at_most = at_most if number.at_most is None else number.at_most
     control = number.control if isinstance(number.control, bool | None) else None
     if number.control == TWIN and proofs:
@@ -581,8 +581,8 @@ def _require_shadows(chosen: Row, rows: Sequence[Row]) -> Row:
 
 
 def _deciding_row(rows: Sequence[Row]) -> Row | None:
-    """Return the row that decides a risk: the largest number beyond the threshold, else the largest that may be beyond,
-    else the largest within."""
+    """Return the row whose number decides a risk: the one with the largest estimate of those beyond the threshold;
+    without such, of those that may be beyond; else of those within."""
     beyond = [row for row in rows if row.outcome == BEYOND]
     unsure = [
         row
@@ -680,7 +680,7 @@ def _control_models(model: ModelEvidence, audit: AuditEvidence) -> list[ModelEvi
     if is_elsewhere(audit):  # nothing is known of any training: no model of it is a control
         return []
     twin = _unprotected_twin(model, audit.models)
-    sections = model_sections(audit)
+    sections = settings_by_section(audit)
     origins = {name: (each.get("base"), each.get("foundation")) for name, each in sections.items()}
     repeated = {name for name, each in sections.items() if each.get("repeated")}
     others = [

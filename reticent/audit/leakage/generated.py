@@ -238,7 +238,7 @@ def _decoding(config: GenerationConfig) -> Decoding:
     return Decoding(temperature=config.temperature, top_k=config.top_k)
 
 
-def texts_of(
+def texts_by_row(
     written: Written, store: TokenStore, config: GenerationConfig, tokenizer: PreTrainedTokenizerFast
 ) -> tuple[list[str], list[list[str]]]:
     """Return, for each prompted document, (its true remainder, cut to the length of a continuation; its generated
@@ -277,7 +277,7 @@ def generated_leakage(
     written = np.zeros(identifiers.num, dtype=bool)
     if len(documents):
         written = newly_written(continued.prompts, continued.made, identifiers, table, tokenizer)
-        true, texts = texts_of(continued, store, config, tokenizer)
+        true, texts = texts_by_row(continued, store, config, tokenizer)
         heldout, of_members = (
             _side_quality(np.flatnonzero(side), store.individual[documents], true, texts, **bootstrap)
             if side.any()

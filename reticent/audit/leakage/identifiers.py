@@ -73,7 +73,7 @@ class _Level:
 
 
 def continues(words: Words) -> np.ndarray:
-    """Return whether each word directly follows the previous word of its document, bool (S,).
+    """Return whether each word directly follows the previous word of the same document, bool (S,).
 
     It does not if a word without a token of its own lies between them.
     """
@@ -195,7 +195,8 @@ class Identifiers:
         return total
 
     def find(self, surfaces: np.ndarray, following: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return (first words, identifier numbers, lengths) of the occurrences of identifiers in a sequence of words.
+        """Find the identifiers in a sequence of words. Return (number of the first word, number of the identifier,
+        length in words) of each occurrence, as three integer arrays.
 
         Parameters
         ----------
@@ -257,15 +258,16 @@ class Identifiers:
         in_place = wrong_before[self.places + self.lengths] == wrong_before[self.places]
         return Predicted(anywhere, unseen, in_place)
 
-    def of_occurrences(self, chosen: np.ndarray) -> np.ndarray:
-        """Return whether each identifier has an occurrence that ``chosen`` selects, bool (num_identifiers,)."""
+    def have_occurrences(self, is_chosen: np.ndarray) -> np.ndarray:
+        """Return whether each identifier has at least one occurrence among those that the mask ``is_chosen`` selects,
+        bool (num_identifiers,)."""
         among = np.zeros(self.num, dtype=bool)
-        among[self.numbers[chosen]] = True
+        among[self.numbers[is_chosen]] = True
         return among
 
     def parts(self) -> Iterator[tuple[Part, np.ndarray]]:
-        """Yield (part, mask of its occurrences, bool) for "both", "direct" and "indirect" identifiers of up to n
-        words."""
+        """Yield ("both", "direct" or "indirect", mask of the occurrences of these identifiers, bool (occurrences,)),
+        for identifiers of up to n words."""
         within = self.lengths <= self.n
         for part, bits in PART_FLAGS.items():
             yield part, ((self.flags & bits) != 0) & within

@@ -38,7 +38,7 @@ from reticent.audit.evidence.leakage import (
     Part,
     Privacy,
     Unshared,
-    f1_of_hits,
+    f1_from_jaccard,
 )
 from reticent.audit.leakage.identifiers import PART_FLAGS, Context, Identifiers, Predicted, continues
 from reticent.audit.leakage.unshared import Users
@@ -284,7 +284,7 @@ def _excess_of_part(
         for side, of_word in ((member, is_member), (~member, ~is_member))
     ]
     members, heldout = (own.per_individual(of_side, leaked) for own, of_side in sides)
-    among = identifiers.of_occurrences(chosen)
+    among = identifiers.have_occurrences(chosen)
     weights = compared.users.weights(among)
     alone = excess_of(
         *(own.per_individual(of_side, leaked, weights) for own, of_side in sides), signed=signed, **bootstrap
@@ -302,7 +302,7 @@ def _excess_of_part(
             members=alone.members,
             heldout=alone.heldout,
             excess=alone.excess,
-            num_shared=int(np.count_nonzero(among & compared.users.shared)),
+            num_shared=int(np.count_nonzero(among & compared.users.is_shared)),
             num_unmatched=int(np.count_nonzero(only_members & (weights == 0))),
         ),
     )
@@ -322,7 +322,7 @@ def exposed_individuals(
     """
     compared = compared or Compared(Users.of(identifiers, is_member))
     words, within = identifiers.words, identifiers.lengths <= identifiers.n
-    own = within & compared.users.alone[identifiers.numbers]
+    own = within & compared.users.has_one_user[identifiers.numbers]
     member = is_member[identifiers.places]
 
     def of_side(chosen: np.ndarray, of_word: np.ndarray) -> Counts:
@@ -349,7 +349,7 @@ def shared_over_base(
 ) -> Estimate:
     """Return the leak rate of the identifiers that both sides use, minus that under the base model; it has no held-out
     control."""
-    chosen = (identifiers.lengths <= identifiers.n) & compared.users.shared[identifiers.numbers]
+    chosen = (identifiers.lengths <= identifiers.n) & compared.users.is_shared[identifiers.numbers]
     change = leaked.astype(np.int64) - before
     counts = _owners_of(identifiers, chosen).per_individual(np.unique(identifiers.words.individuals), change)
     return ratio_estimate(*counts, signed=True, **bootstrap)
@@ -534,7 +534,7 @@ def _calls(
             all_of = {"precision": called, "recall": member, "f1": called | member}[name]
             share, trials = np.count_nonzero(called & member) / np.count_nonzero(all_of), size(all_of)
             hits = round(share * trials)  # of households: as many as of individuals, in proportion
-            least, most = (f1_of_hits(end) if name == "f1" else end for end in clopper_pearson(hits, trials))
+            least, most = (f1_from_jaccard(end) if name == "f1" else end for end in clopper_pearson(hits, trials))
             low, high = (low, max(high, most)) if 2 * share <= 1 else (min(low, least), high)
             estimate = Estimate(value=float(value), low=float(low), high=float(high), n=size(chosen))
         result[name] = estimate if clusters is None else estimate.over_households(number)
@@ -769,7 +769,7 @@ class LeakageAudit:
         stands[own.find(self.true[here], following)[1]] = True
         result: dict[Part, float] = {}
         for part, chosen in own.parts():
-            result[part] = _fold_variance(leaked[:, own.of_occurrences(chosen) & stands])
+            result[part] = _fold_variance(leaked[:, own.have_occurrences(chosen) & stands])
         return result
 
     def _exposed_variance(self, predicted: np.ndarray, before: np.ndarray, draws: FoldDraws) -> float:
@@ -777,7 +777,7 @@ class LeakageAudit:
         else uses."""
         both, (here, _) = self.identifiers, self._redrawn_words(draws)
         leaked = self._leaked_by_draw(both, predicted, draws) & ~before
-        own = (both.lengths <= both.n) & self.compared.users.alone[both.numbers] & here[both.places]
+        own = (both.lengths <= both.n) & self.compared.users.has_one_user[both.numbers] & here[both.places]
         codes, row = np.unique(both.individuals[own], return_inverse=True)
         of_draws = [np.bincount(row, one[both.numbers[own]], minlength=len(codes)) > 0 for one in leaked]
         return _fold_variance(np.array(of_draws))
@@ -801,7 +801,7 @@ class LeakageAudit:
         """Return the rates with the intervals of their differences widened by the variance between folds."""
         users, result = self.compared.users, {}
         for part, chosen in self.identifiers.parts():
-            among = self.identifiers.of_occurrences(chosen)
+            among = self.identifiers.have_occurrences(chosen)
             of_members, of_others = among & (users.members > 0), among & (users.others > 0)
             own, others = of_members & ~of_others, of_others & ~of_members
             sizes = [int(np.count_nonzero(side)) for side in (of_members, of_others, own, others)]

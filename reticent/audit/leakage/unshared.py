@@ -20,26 +20,26 @@ import numpy as np
 from reticent.audit.leakage.identifiers import Identifiers
 
 
-def standardised(strata: np.ndarray, of_members: np.ndarray, of_others: np.ndarray) -> np.ndarray:
-    """Return weights, float64 (items,), that give the others' items the members' distribution over strata: 1 for a
-    member's item, number of members' items / number of others' items in the stratum for another's, 0 if a side has none
-    in the stratum.
+def standardised_weights(strata: np.ndarray, is_members: np.ndarray, is_others: np.ndarray) -> np.ndarray:
+    """Return the weight of each item, float64 (items,), by which non-members' items get the members' distribution over
+    strata. In a stratum a member's item weighs 1 and a non-member's the number of members' items divided by that of
+    non-members' items; all weigh 0 if a side has none.
 
     Parameters
     ----------
-    strata : int array; of_members, of_others : bool arrays of the same shape
+    strata : int array; is_members, is_others : bool arrays of the same shape
 
     >>> one, two = np.array([1, 1, 1, 0, 1, 0], dtype=bool), np.array([0, 0, 0, 1, 0, 0], dtype=bool)
-    >>> standardised(np.array([1, 1, 1, 1, 2, 1]), one, two).tolist()
+    >>> standardised_weights(np.array([1, 1, 1, 1, 2, 1]), one, two).tolist()
     [1.0, 1.0, 1.0, 3.0, 0.0, 0.0]
     """
     _, number = np.unique(strata, return_inverse=True)
     number = number.reshape(-1)
     size = int(number.max(initial=-1)) + 1
-    members, others = (np.bincount(number[side], minlength=size) for side in (of_members, of_others))
+    members, others = (np.bincount(number[side], minlength=size) for side in (is_members, is_others))
     comparable = (members > 0) & (others > 0)
     of_other = np.where(comparable, members / np.maximum(others, 1), 0.0)
-    return np.where(of_members, comparable[number], np.where(of_others, of_other[number], 0.0)).astype(np.float64)
+    return np.where(is_members, comparable[number], np.where(is_others, of_other[number], 0.0)).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +78,19 @@ class Users:
         return cls(own, others, of_identifier)
 
     @property
-    def shared(self) -> np.ndarray:
+    def is_shared(self) -> np.ndarray:
         """Whether both members and others use each identifier, bool (identifiers,)."""
         return (self.members > 0) & (self.others > 0)
 
     @property
-    def alone(self) -> np.ndarray:
+    def has_one_user(self) -> np.ndarray:
         """Whether each identifier has a single user, bool (identifiers,)."""
         return self.members + self.others == 1
 
     def weights(self, chosen: np.ndarray) -> np.ndarray:
-        """Return the weights of `standardised` for the chosen identifiers that one side alone uses, by number of users
-        and category; float64 (identifiers,)."""
+        """Return the `standardised_weights` of the chosen identifiers that one side alone uses, float64 (identifiers,);
+        a stratum is a number of users and a category."""
         only_members = chosen & (self.members > 0) & (self.others == 0)
         only_others = chosen & (self.others > 0) & (self.members == 0)
         strata = (self.members + self.others) * (int(self.categories.max(initial=0)) + 1) + self.categories
-        return standardised(strata, only_members, only_others)
+        return standardised_weights(strata, only_members, only_others)

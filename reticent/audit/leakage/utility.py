@@ -14,7 +14,7 @@ from reticent.audit.leakage.words import Words
 from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.intervals import Bootstrap, Estimate, ratio_difference, ratio_estimate
 from reticent.engine.document_kernels import document_sums
-from reticent.engine.kernels import words_all
+from reticent.engine.kernels import all_tokens_of_words
 
 
 def utility(
@@ -61,7 +61,7 @@ def utility(
             ordinary_perplexity=_exp(rate(-scores.log_probs, ordinary, limit=None)),
             perplexity=_exp(rate(-scores.log_probs, scored, limit=None)),
         )
-    words_right = words_all(right, words.starts, words.lengths)
+    words_right = all_tokens_of_words(right, words.starts, words.lengths)
     words_scored = scored[words.starts] if len(words) else np.empty(0, dtype=bool)
     bounds = np.searchsorted(words.documents, np.arange(len(offsets)))
     return SideUtility(

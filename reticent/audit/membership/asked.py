@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reticent.audit.leakage.generated import texts_of
+from reticent.audit.leakage.generated import texts_by_row
 from reticent.audit.membership.asking import ASKING_ATTACKS
 from reticent.audit.membership.coverage import coverage_score
 from reticent.audit.membership.names import COVERAGE, PROBING
@@ -54,7 +54,7 @@ def asking_scores(
     if COVERAGE in config.attacks and written is not None:
         assert config.generation is not None
         found[COVERAGE] = np.full(store.num_documents, np.nan)
-        found[COVERAGE][written.documents] = coverage_score(*texts_of(written, store, config.generation, tokenizer))
+        found[COVERAGE][written.documents] = coverage_score(*texts_by_row(written, store, config.generation, tokenizer))
     if PROBING in config.attacks and objective in ASKING_ATTACKS[PROBING].objectives:
         with task("probes") as advance:
             found[PROBING] = probe_score(

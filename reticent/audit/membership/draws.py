@@ -18,9 +18,9 @@ from reticent.engine.split import Individuals
 _STREAM_SEEDS, _STREAM_POPULATION, _STREAM_PAIRS = 1 << 32, (1 << 32) + 1, (1 << 32) + 2
 
 
-def draw_half(units: np.ndarray, candidates: np.ndarray, *, seed: int, number: int) -> np.ndarray:
-    """Return whether each individual is in the random half of the candidates that shadow model ``number`` is trained
-    on; bool (I,).
+def draw_half(units: np.ndarray, candidates: np.ndarray, *, seed: int, shadow_number: int) -> np.ndarray:
+    """Return whether each individual is in the random half of the candidates that this shadow model is trained on; bool
+    (I,).
 
     Parameters
     ----------
@@ -28,17 +28,17 @@ def draw_half(units: np.ndarray, candidates: np.ndarray, *, seed: int, number: i
     candidates : bool array, shape (I,), true for an individual who may be drawn
     """
     pool = np.unique(units[candidates])
-    keys = generator(seed, _STREAM_PAIRS + number // 2).random(int(units.max()) + 1)
+    keys = generator(seed, _STREAM_PAIRS + shadow_number // 2).random(int(units.max()) + 1)
     shuffled = pool[np.argsort(keys[pool], kind="stable")]
     half = len(shuffled) // 2
-    return candidates & np.isin(units, shuffled[:half] if number % 2 == 0 else shuffled[half:])
+    return candidates & np.isin(units, shuffled[:half] if shadow_number % 2 == 0 else shuffled[half:])
 
 
-def shadow_individuals(individuals: Individuals, *, seed: int, number: int) -> Individuals:
-    """Return the individuals split for shadow model ``number``: its members are a random half of the real members and
-    held-out individuals, the rest of these is held out."""
+def split_for_shadow(individuals: Individuals, *, seed: int, shadow_number: int) -> Individuals:
+    """Return the split of the individuals for one shadow model. Its members are a random half of the real members and
+    held-out individuals; the other half is held out; the reference individuals stay as they are."""
     candidates = individuals.mask(MEMBERS, HELDOUT)
-    drawn = draw_half(individuals.units, candidates, seed=seed, number=number)
+    drawn = draw_half(individuals.units, candidates, seed=seed, shadow_number=shadow_number)
     sides = individuals.table.column("split").combine_chunks().indices.to_numpy().copy()
     sides[candidates] = np.where(drawn, SPLITS.index(MEMBERS), SPLITS.index(HELDOUT))[candidates]
     column = pa.DictionaryArray.from_arrays(pa.array(sides.astype(np.int8)), pa.array(SPLITS))
@@ -55,7 +55,7 @@ def draw_population(units: np.ndarray, heldout: np.ndarray, *, share: float, see
     return heldout & np.isin(units, chosen)
 
 
-def training_seed(seed: int, number: int) -> int:
-    """Return the training seed of shadow ``number``, which differs from the model's because an attacker does not know
-    it."""
-    return int(generator(seed, _STREAM_SEEDS).integers(0, 2**63, number + 1, dtype=np.int64)[number])
+def training_seed(seed: int, shadow_number: int) -> int:
+    """Return the training seed of this shadow model. It differs from the attacked model's, which an attacker does not
+    know."""
+    return int(generator(seed, _STREAM_SEEDS).integers(0, 2**63, shadow_number + 1, dtype=np.int64)[shadow_number])

@@ -41,7 +41,7 @@ def group_membership(
     """
     found, inside = [], {name: of_codes[codes] for name, of_codes in groups.items()}
     asked = {
-        name: {attack: one for attack, one in scores.items() if _both_sides(one, here, is_member)}
+        name: {attack: one for attack, one in scores.items() if _has_both_sides(one, here, is_member)}
         for name, here in inside.items()
     }
     num_tests = sum(map(len, asked.values()))
@@ -98,9 +98,10 @@ def permutation_p_value(scores: np.ndarray, is_member: np.ndarray, units: np.nda
     return as_high / (NUM_PERMUTATIONS + 1)
 
 
-def _both_sides(scores: np.ndarray, here: np.ndarray, is_member: np.ndarray) -> bool:
-    """Return whether the individuals ``here`` with a score include both a member and a non-member."""
-    known = here & ~np.isnan(scores)
+def _has_both_sides(scores: np.ndarray, in_group: np.ndarray, is_member: np.ndarray) -> bool:
+    """Return whether the individuals in the group (mask ``in_group``) who have a score include both a member and a
+    non-member."""
+    known = in_group & ~np.isnan(scores)
     return bool((known & is_member).any() and (known & ~is_member).any())
 
 

@@ -58,7 +58,7 @@ def states_score(
     return scores
 
 
-def identified(
+def reidentify_authors(
     states: np.ndarray,
     individuals: np.ndarray,
     is_member: np.ndarray,
@@ -66,10 +66,9 @@ def identified(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (hits, codes, is member) of the test individuals with two documents; float64, integer, bool
-    (individuals,). A hit is 1 if the hidden states of the second document are nearer to the first than those of
-    `NUM_DECOYS` others of the same side; a tie counts as a fraction. A side with too few individuals for that is left
-    out.
+    """Find for each test individual with two documents whether the hidden states of one document are nearer to those of
+    the other than to those of `NUM_DECOYS` others of the same side. Return (hit, individual code, is member), float64,
+    integer and bool (individuals,); a tie is a hit in part. A side with too few individuals is left out.
 
     The distance is diagonal Mahalanobis, with the variances within individuals of the training half; the mean variance
     is added to each, as those of few individuals are uncertain.

@@ -93,7 +93,7 @@ class KindAudit:
     Parameters
     ----------
     members : bool array, shape (store.num_documents,)
-    kept : bool array, shape (individuals,), who stays in areas without near-copies (`kept_without_copies`), or None
+    kept : bool array, shape (individuals,), who stays in AUCs without near-copies; see `keep_without_near_copies`
     uncopied : bool array, shape (individuals,), all but the held-out individuals with near-copies, or None
     """
 
@@ -137,11 +137,11 @@ class KindAudit:
         others [@zhang2023]."""
         numbers, is_in = shadows.numbers[0], shadows.is_in  # of the kind "all", the first of `masks`
         own, spread = _gap_and_spread(numbers, is_in)
-        return self._every_and_exposed(own, numbers, is_in, spread)
+        return self._mean_of_all_and_exposed(own, numbers, is_in, spread)
 
-    def of_individuals(self, document_scores: np.ndarray, *, is_total: bool = False) -> np.ndarray:
-        """Return document scores aggregated to individuals (by code, ascending), float64; NaN for an individual without
-        one."""
+    def aggregate_to_individuals(self, document_scores: np.ndarray, *, is_total: bool = False) -> np.ndarray:
+        """Return each individual's score, float64 (I,), by ascending code: the mean (or sum, if ``is_total``) of the
+        scores of their documents. NaN for an individual without a scored document."""
         return scores_of(self.codes, document_scores, self.store.individual, is_total=is_total)
 
     def shadows(self, shadows: Iterable[tuple[np.ndarray, np.ndarray]], never_target: int) -> KindShadows:
@@ -152,7 +152,7 @@ class KindAudit:
             documents.append([self.document_log_probs(log_probs, mask) for mask in masks])
             is_in.append(np.isin(self.codes, self.store.individual[known]))
         of_documents, known_codes = np.array(documents).transpose(1, 0, 2), np.array(is_in)
-        numbers = np.apply_along_axis(self.of_individuals, 2, of_documents)
+        numbers = np.apply_along_axis(self.aggregate_to_individuals, 2, of_documents)
         rows = np.searchsorted(self.codes, self.store.individual)
         return KindShadows(numbers, known_codes, of_documents, known_codes[:, rows])
 
@@ -182,13 +182,13 @@ class KindAudit:
         asked: dict[str, dict[str, Compared]] = {}
         for number, (kind, mask) in enumerate(masks.items()):
             before = None if base is None else self.document_log_probs(base, mask)
-            own = self._compared(self.document_log_probs(log_probs, mask), before, number, shadows)
+            own = self._score_individuals(self.document_log_probs(log_probs, mask), before, number, shadows)
             asked[kind] = {**((more or {}).get(kind) or {}), **own}
         person: dict[tuple[str, str], Compared] = {("", name): one for name, one in (whole or {}).items()}
         words: dict[tuple[str, str], Compared] = {}
         for kind, attacks in asked.items():
             (words if kind in IDENTIFYING else person).update({(kind, name): one for name, one in attacks.items()})
-        areas = {**self._areas(words, 1 - (1 - LEVEL) / NUM_FAMILIES), **self._areas(person, LEVEL)}
+        areas = {**self._joint_aucs(words, 1 - (1 - LEVEL) / NUM_FAMILIES), **self._joint_aucs(person, LEVEL)}
         own_scores = {key: np.where(np.isfinite(one.own), one.own, np.nan) for key, one in {**words, **person}.items()}
         told = most_exposed_members({" ".join(key): own for key, own in own_scores.items() if key[0]}, self.codes,
                             self.is_member, self._uncopied, **self.bootstrap)  # fmt: skip
@@ -197,7 +197,7 @@ class KindAudit:
             every = exposed = None
             if shadows is not None:
                 numbers = shadows.numbers[number], shadows.is_in
-                every, exposed = self._every_and_exposed(d_primes(*numbers), *numbers)
+                every, exposed = self._mean_of_all_and_exposed(d_primes(*numbers), *numbers)
             result[kind] = KindMembership(
                 share=float(mask.mean()),
                 num_shadows=None if shadows is None else len(shadows.is_in),
@@ -216,41 +216,47 @@ class KindAudit:
             )
         return result, {key[1]: area for key, area in areas.items() if not key[0]}
 
-    def _areas(self, asked: Mapping[tuple[str, str], Compared], level: float) -> dict[tuple[str, ...], JointArea]:
-        """Return (kind, attack name) -> AUC with simultaneous interval, kind "" for the whole text; kinds of word also
-        without near-copies."""
-        scores: dict[tuple[str, ...], np.ndarray] = {key: one.own for key, one in asked.items()}
+    def _joint_aucs(
+        self, attacks: Mapping[tuple[str, str], Compared], level: float
+    ) -> dict[tuple[str, ...], JointArea]:
+        """Return (kind of word, attack name) -> AUC with an interval that holds simultaneously for all. Kind "" is the
+        whole text; each kind of word also has an AUC without holders of near-copies."""
+        scores: dict[tuple[str, ...], np.ndarray] = {key: one.own for key, one in attacks.items()}
         if self._kept is not None:
             scores |= {
-                (*key, WITHOUT_COPIES): np.where(self._kept, one.own, np.nan) for key, one in asked.items() if key[0]
+                (*key, WITHOUT_COPIES): np.where(self._kept, one.own, np.nan) for key, one in attacks.items() if key[0]
             }
-        controls = {key: one.control for key, one in asked.items()}
+        controls = {key: one.control for key, one in attacks.items()}
         return joint_areas(scores, self.codes, self.is_member, base=controls, level=level, **self.bootstrap)
 
-    def _compared(
-        self, own: np.ndarray, before: np.ndarray | None, number: int, shadows: KindShadows | None
+    def _score_individuals(
+        self, document_means: np.ndarray, base_means: np.ndarray | None, kind_number: int, shadows: KindShadows | None
     ) -> dict[str, Compared]:
-        """Return attack (loss, reference, LiRA) -> scores of individuals, from each document's mean log-probability on
-        one kind of word, ``own``; ``number`` is that kind's row in ``shadows``."""
-        loss, base = self.of_individuals(own), None if before is None else self.of_individuals(before)
-        known = None if shadows is None else shadows.numbers[number]
+        """Return attack name (loss, reference, LiRA) -> scores of individuals. ``document_means`` and ``base_means``
+        have the mean log-probability of each document's words of one kind, under the model and its base;
+        ``kind_number`` is the row of that kind in ``shadows``."""
+        loss, base = (
+            self.aggregate_to_individuals(document_means),
+            None if base_means is None else self.aggregate_to_individuals(base_means),
+        )
+        known = None if shadows is None else shadows.numbers[kind_number]
         found = {"loss": Compared(loss, base, known)}
         if base is not None:
             told = None if known is None else known - base
             control = None if told is None or shadows is None else mean_where(told, ~shadows.is_in)
             found["reference"] = Compared(loss - base, control, told)
         if shadows is not None:
-            numbers, is_in = shadows.documents[number], shadows.documents_in
+            numbers, is_in = shadows.documents[kind_number], shadows.documents_in
             for name, textbook in (("lira", False), ("lira_textbook", True)):
 
                 def total(
                     values: np.ndarray, known: np.ndarray, is_in: np.ndarray, textbook: bool = textbook
                 ) -> np.ndarray:
-                    return self.of_individuals(_lira(values, known, is_in, textbook), is_total=True)
+                    return self.aggregate_to_individuals(_lira(values, known, is_in, textbook), is_total=True)
 
                 found[name] = Compared(
-                    total(own, numbers, is_in),
-                    None if before is None else total(before, numbers, is_in),
+                    total(document_means, numbers, is_in),
+                    None if base_means is None else total(base_means, numbers, is_in),
                     np.array([total(n, *_other_pairs(numbers, is_in, i)) for i, n in enumerate(numbers)]),
                 )
         return found
@@ -282,14 +288,16 @@ class KindAudit:
             num_nonmembers=len(sides[1]),
         )
 
-    def _every_and_exposed(
-        self, own: np.ndarray, numbers: np.ndarray, is_in: np.ndarray, spread: float = 1.0
+    def _mean_of_all_and_exposed(
+        self, memorisation: np.ndarray, shadow_means: np.ndarray, is_in: np.ndarray, spread: float = 1.0
     ) -> tuple[Estimate, Estimate | None]:
-        """Return (mean of ``own`` over all individuals; mean d' times ``spread`` over the most exposed tenth, None if
-        there are too few shadows)."""
-        known = np.isfinite(own)
-        every = ratio_estimate(np.where(known, own, 0.0), known.astype(float), self.codes, limit=None, **self.bootstrap)
-        chosen, totals, times = exposed_d_primes(numbers, is_in)
+        """Return (mean of ``memorisation`` over all individuals, mean of d' times ``spread`` over the most exposed
+        tenth), each with an interval; the second is None if there are too few shadows."""
+        known = np.isfinite(memorisation)
+        every = ratio_estimate(
+            np.where(known, memorisation, 0.0), known.astype(float), self.codes, limit=None, **self.bootstrap
+        )
+        chosen, totals, times = exposed_d_primes(shadow_means, is_in)
         if not len(times):
             return every, None
         return every, ratio_estimate(totals * spread, times, self.codes[chosen], limit=None, **self.bootstrap)

@@ -25,7 +25,7 @@ from reticent.audit.membership.matched import matched_area, strata_of
 from reticent.audit.membership.most_exposed import most_exposed_members
 from reticent.audit.membership.names import OF_LOG_PROBS, ON_HOLDOUT
 from reticent.audit.membership.table import Need
-from reticent.audit.membership.validity import kept_without_copies
+from reticent.audit.membership.validity import keep_without_near_copies
 from reticent.audit.scoring.token_scores import TokenScores
 from reticent.audit.stats.intervals import LEVEL, Bootstrap, JointArea, auc_estimate, best_attack, best_of
 from reticent.core.errors import ArtifactError
@@ -40,9 +40,9 @@ from reticent.engine.store import TokenStore
 SMALLEST_SIDE = 10
 
 
-def subgroups(store: TokenStore, columns: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
-    """Return grouping name -> label of each individual of a store (by code, ascending): thirds by documents and by
-    length, and ``columns``.
+def subgroup_labels(store: TokenStore, columns: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
+    """Return grouping name -> label of each individual of a token store, by ascending code. The groupings are thirds by
+    number of documents, thirds by total length, and those of ``columns``.
 
     The groupings are thirds by number of documents, thirds by total length in tokens, and one for each of ``columns``
     (one value for each individual). A grouping with a single group is left out.
@@ -204,22 +204,22 @@ class AttackedIndividuals:
         self.codes, first = np.unique(store.individual, return_index=True)
         self.code_member = members[first]
         of_codes = None if copied is None else copied[self.codes]
-        self.kept = kept_without_copies(np.arange(len(self.codes)), self.code_member, of_codes)
+        self.kept = keep_without_near_copies(np.arange(len(self.codes)), self.code_member, of_codes)
         self.uncopied = None if of_codes is None else self.code_member | ~of_codes
-        self.groups, self._columns = subgroups(store, groups), groups
+        self.groups, self._columns = subgroup_labels(store, groups), groups
 
-    def attacked(
+    def run_attacks(
         self, document_scores: Mapping[str, np.ndarray], controls: Mapping[str, np.ndarray]
     ) -> tuple[dict[str, MeasuredAttack], dict[str, Compared]]:
-        """Return (attack results, scores of individuals), each by attack name, from document scores under the model and
-        under a control model that never saw the documents."""
+        """Return (attack name -> result, attack name -> scores of individuals) from each attack's document scores under
+        the model and, in ``controls``, under a model that never saw the documents."""
         options = self.bootstrap
         results: dict[str, MeasuredAttack] = {}
         compared: dict[str, Compared] = {}
         for name, attacked in document_scores.items():
             asked = self.holdout if name in ON_HOLDOUT and self.holdout else self
             is_total = EVERY_ATTACK[name].is_total
-            compared[name] = self.compared(name, attacked, controls.get(name))
+            compared[name] = self.score_individuals(name, attacked, controls.get(name))
             results[name] = replace(
                 attack(attacked, asked.store.individual, asked.members, is_total=is_total, **options),
                 worst_subgroup=worst_subgroup(compared[name].own, self.code_member, self.groups, self.codes, **options),
@@ -237,8 +237,8 @@ class AttackedIndividuals:
         the split was given; else None."""
         return None
 
-    def compared(self, name: str, document_scores: np.ndarray, control: np.ndarray | None) -> Compared:
-        """Return an attack's scores of individuals (by code, ascending) under the model and under the control, from
+    def score_individuals(self, name: str, document_scores: np.ndarray, control: np.ndarray | None) -> Compared:
+        """Return the individuals' scores of one attack, by ascending code, under the model and under its control, from
         document scores."""
         asked = self.holdout if name in ON_HOLDOUT and self.holdout else self
         of_individuals = partial(
@@ -280,7 +280,7 @@ class MembershipAudit(AttackedIndividuals):
     words, surfaces, table : the words of ``store``, their surfaces, and the table that numbers the surfaces
     lowercase, user_inference_holdout, groups : as for `audit_models`; read only if an attack of ``config`` needs them
     units : household of each individual (by code), by which the sides were drawn; None: the individuals themselves
-    copied : as for `kept_without_copies`
+    copied : as for `keep_without_near_copies`
     split_given : as for `audit_models`
 
     Raises
@@ -342,7 +342,7 @@ class MembershipAudit(AttackedIndividuals):
         document_scores = self.document_scores(objective, scores, base, lowercase) | dict(further or {})
         before = {} if base is None else self.of_base(objective, base)
         before = {**before, **(controls or {})}
-        results, compared = self.attacked(document_scores, before)
+        results, compared = self.run_attacks(document_scores, before)
         blind = of_holdout = None
         if base is None and results:
             blind = blind_baseline(self._shown, self.config.seed)

@@ -78,9 +78,9 @@ FEWEST = 10
 NUM_STEPS = 100
 
 
-def target_shares(k: int, noise: Noise | None) -> np.ndarray:
-    """Return the probability that a word is a prediction target, indexed by its number of users among the members and
-    ending a few users after it is certain; float64."""
+def target_probabilities(k: int, noise: Noise | None) -> np.ndarray:
+    """Return the probability that a word is a prediction target given its number of users among the members, float64:
+    entry u is for u users. The array ends a few users after that probability is (nearly) 1."""
     if noise is None:
         return (np.arange(k + BEYOND + 1) >= k).astype(np.float64)
     shares = noise.shares(k, MOST_USERS)
@@ -92,28 +92,28 @@ def target_shares(k: int, noise: Noise | None) -> np.ndarray:
 @dataclass(frozen=True, slots=True)
 class WordLikelihood:
     """Two fitted normal distributions of word scores, (not a target, target): ``means`` and ``deviations``, shape (2,).
-    ``limits`` clips the scores; ``shares`` is the result of `target_shares`."""
+    ``limits`` clips the scores; ``shares`` is the result of `target_probabilities`."""
 
     means: np.ndarray
     deviations: np.ndarray
     limits: np.ndarray
     shares: np.ndarray
 
-    def ratio(self, values: np.ndarray, users: np.ndarray) -> np.ndarray:
-        """Return each word's log likelihood ratio, float64, that it has one more user than the known ones, against that
-        it has not.
+    def log_likelihood_ratio(self, gains: np.ndarray, num_users: np.ndarray) -> np.ndarray:
+        """Return for each word, float64, the log likelihood ratio of "one more individual than the ``num_users`` known
+        ones uses it among the members" against "no one more does".
 
         Parameters
         ----------
-        values : float64 array, how much likelier each word became
-        users : int array, known users of each word, below ``len(shares) - 1``
+        gains : float64 array, how much likelier each word became
+        num_users : int array, known users of each word, below ``len(shares) - 1``
         """
-        values = np.clip(values, *self.limits)
+        gains = np.clip(gains, *self.limits)
         none, target = (
-            np.exp(-(((values - mean) / deviation) ** 2) / 2) / deviation + LEAST_DENSITY
+            np.exp(-(((gains - mean) / deviation) ** 2) / 2) / deviation + LEAST_DENSITY
             for mean, deviation in zip(self.means, self.deviations, strict=True)
         )
-        with_more, without = (np.clip(self.shares[users + more], DOUBT, 1 - DOUBT) for more in (1, 0))
+        with_more, without = (np.clip(self.shares[num_users + more], DOUBT, 1 - DOUBT) for more in (1, 0))
         likelihoods = (share * target + (1 - share) * none for share in (with_more, without))
         above, below = map(np.log, likelihoods)
         return np.asarray(above - below)
@@ -156,16 +156,17 @@ CONTROLS = (1, 2, 3)
 FOLDS = 5
 
 
-def spelling(text: str) -> str:
-    """Return a word in the form by which exact support counts it: NFC, without surrounding spaces."""
+def normalise_word(text: str) -> str:
+    """Return a word in Unicode normal form C without surrounding spaces: the form in which words are equal for an exact
+    count of support."""
     return unicodedata.normalize("NFC", text).strip()
 
 
-def spelling_of(surface: str) -> Callable[[str], str]:
+def word_normaliser(surface: str) -> Callable[[str], str]:
     """Return the function that normalises a word as an index with this surface form counts it (``exact``, ``casefold``
     or ``fold``)."""
     if surface == "exact":
-        return spelling
+        return normalise_word
 
     def folded(text: str) -> str:
         """Return the surface form of a word."""
@@ -199,10 +200,10 @@ class _MemberScores:
         self.totals = np.bincount(pairs[0], values, minlength=num_words)
         self.counts = np.bincount(pairs[0], minlength=num_words)
 
-    def of(self, word: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (score of the word in the member's texts, 0 without one; whether there is one) for each pair of a word
-        and a member."""
-        keys = word * self._num_units + unit
+    def of(self, words: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return for each pair of a word and a member (score of the word in the member's texts, float64, 0 if these do
+        not contain it; whether they do, bool)."""
+        keys = words * self._num_units + units
         place = np.searchsorted(self._keys, keys)
         found = np.append(self._keys, -1)[place] == keys
         return np.where(found, np.append(self._values, 0.0)[place], 0.0), found
@@ -214,7 +215,7 @@ class ThresholdAudit:
     Parameters
     ----------
     members : bool array, shape (store.num_documents,)
-    words : of ``store``; table : a `SurfaceTable` that spells words by `spelling_of`
+    words : of ``store``; table : a `SurfaceTable` that spells words by `word_normaliser`
     units : household of each individual (by code), where support counts households
     owned : bool array, shape (words,), whether a word lies in a span that protects it in the whole corpus
     in_span : bool array, shape (words,), whether it lies in any span
@@ -282,13 +283,16 @@ class ThresholdAudit:
         asked = (num_owners[word] - self.is_member[owner] == 0) & (num_users[word] - own_use >= k)
         return _occurrences_of(owner[asked], word[asked], spelt, unit, np.flatnonzero(free & self.is_member[unit]))
 
-    def pairs(self, k: int, users: int) -> _Pairs:
-        """Return, by subject, the occurrences in other members' texts of the words that exactly ``users`` individuals
-        use. At the threshold (``users`` = k) all others are members; of a control word at least k are."""
-        key = (k, users)
+    def occurrences_by_num_users(self, k: int, num_users: int) -> _Pairs:
+        """Return the occurrences, in other members' texts, of the words that exactly ``num_users`` individuals use,
+        with the subject whose membership each tests. For ``num_users`` = k all other users are members; for more users
+        at least k of them are."""
+        key = (k, num_users)
         if key not in self._known:
             others, supports = self._num_other_members, self._support[self._word_of_pair]
-            self._known[key] = self._occurrences((supports == users) & (others == k - 1 if users == k else others >= k))
+            self._known[key] = self._occurrences(
+                (supports == num_users) & (others == k - 1 if num_users == k else others >= k)
+            )
         return self._known[key]
 
     @property
@@ -322,8 +326,8 @@ class ThresholdAudit:
         told = np.append(np.nan_to_num(told, nan=np.nan, neginf=-1e3, posinf=1e3), 0.0)
         bounds = np.stack([self.words.starts, self.words.starts + self.words.lengths], axis=1).ravel()
         scores = np.add.reduceat(told, bounds)[::2] if len(bounds) else np.empty(0)
-        at = self.pairs(k, k)
-        above = [self.pairs(k, k + more) for more in CONTROLS]
+        at = self.occurrences_by_num_users(k, k)
+        above = [self.occurrences_by_num_users(k, k + more) for more in CONTROLS]
         control = _Pairs(
             *(np.concatenate([getattr(one, name) for one in above]) for name in ("subject", "word", "other", "place"))
         )
@@ -351,9 +355,9 @@ class ThresholdAudit:
     def _attack_by_likelihood(self, scores: np.ndarray, k: int, noise: Noise | None) -> KindAttack | None:
         """Return the attack that sums log likelihood ratios over all words near the threshold; None if too few words
         are targets, or too few are not."""
-        shares = target_shares(k, noise)
+        shares = target_probabilities(k, noise)
         tells = np.flatnonzero(np.diff(shares) > 0)
-        of_members = self._member_scores(scores)
+        of_members = self._mean_scores_by_member(scores)
         totals, counts = of_members.totals, of_members.counts
         chosen = np.isin(self._num_other_members, tells) & (self._num_other_members > 0)
         word, subject, users = self._word_of_pair[chosen], self._unit_of_pair[chosen], self._num_other_members[chosen]
@@ -370,15 +374,15 @@ class ThresholdAudit:
             likelihood = fit_likelihood(of_fitted[of_others], self._member_support[fitted[of_others]], shares)
             if likelihood is None:
                 return None
-            ratios[of_fold] = likelihood.ratio(values[of_fold], users[of_fold])
+            ratios[of_fold] = likelihood.log_likelihood_ratio(values[of_fold], users[of_fold])
         return self._subject_attack(np.stack([subject, word]), ratios, k, is_mean=False)
 
-    def _member_scores(self, scores: np.ndarray) -> _MemberScores:
+    def _mean_scores_by_member(self, token_scores: np.ndarray) -> _MemberScores:
         """Return the mean score of each word over its occurrences in each member's texts."""
-        known = np.isfinite(scores[self._places]) & self.is_member[self._units]
+        known = np.isfinite(token_scores[self._places]) & self.is_member[self._units]
         columns = np.stack([self._spelt[known], self._units[known]])
         return _MemberScores(
-            *_group_means(columns, scores[self._places[known]], num=2), len(self._support), len(self.is_member)
+            *_group_means(columns, token_scores[self._places[known]], num=2), len(self._support), len(self.is_member)
         )
 
     def _attack_pairs(self, of_words: np.ndarray, pairs: _Pairs, k: int | None = None) -> KindAttack:

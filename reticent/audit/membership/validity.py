@@ -34,11 +34,11 @@ __all__ = [
     "WITHOUT_COPIES",
     "detectable_auc",
     "holds_chance",
+    "index_mask_by_code",
     "is_over_chance",
-    "judged",
-    "kept_by_code",
-    "kept_without_copies",
+    "keep_without_near_copies",
     "verdict_by_interval",
+    "with_attack_verdicts",
 ]
 
 
@@ -61,28 +61,31 @@ NO_CONTROL = "; a difference to the base model, it has no control without shadow
 WITHOUT_COPIES = "held-out people with near-copies of members’ documents left out"
 
 
-def kept_without_copies(codes: np.ndarray, is_member: np.ndarray, copied: np.ndarray | None) -> np.ndarray | None:
-    """Return whether each individual stays in an AUC without near-copies, bool (individuals,); None if near-copies were
-    not looked for, or at most a share `SHARE` of the held-out individuals holds one.
+def keep_without_near_copies(
+    codes: np.ndarray, is_member: np.ndarray, has_near_copy: np.ndarray | None
+) -> np.ndarray | None:
+    """Return the mask of the individuals who remain once held-out individuals with near-copies of members' documents
+    are left out, bool (individuals,). None if near-copies were not searched, or at most a share `SHARE` of the held-out
+    individuals has one.
 
     Parameters
     ----------
     codes : integer array, shape (individuals,); is_member : bool array of the same shape
-    copied : bool array by code, whether a held-out individual holds a near-copy of a member's document
+    has_near_copy : bool array by code, whether a held-out individual holds a near-copy of a member's document
     """
-    if copied is None:
+    if has_near_copy is None:
         return None
-    left_out = ~is_member & copied[codes]
+    left_out = ~is_member & has_near_copy[codes]
     return ~left_out if np.count_nonzero(left_out) > SHARE * np.count_nonzero(~is_member) else None
 
 
-def kept_by_code(codes: np.ndarray, kept: np.ndarray | None) -> np.ndarray | None:
-    """Return the result of `kept_without_copies` for these codes (ascending) as a bool array indexed by code; absent
-    codes are True."""
-    if kept is None:
+def index_mask_by_code(codes: np.ndarray, is_kept: np.ndarray | None) -> np.ndarray | None:
+    """Return a mask of individuals, given in the order of ``codes`` (ascending), as a bool array indexed by code; codes
+    that are absent are True. None stays None."""
+    if is_kept is None:
         return None
     found = np.ones(int(codes[-1]) + 1 if len(codes) else 0, dtype=bool)
-    found[codes] = kept
+    found[codes] = is_kept
     return found
 
 
@@ -129,9 +132,9 @@ def verdict_by_interval(auc: Estimate | None) -> str | None:
     return DISTINGUISHABLE if is_over_chance(auc) else OTHER_WAY
 
 
-def judged(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
-    """Return the models with a verdict and its reason on every membership attack, found by the control models among
-    them (base model, unprotected twin).
+def with_attack_verdicts(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
+    """Return the models with a verdict and its reason added to every membership attack. The controls, a base model and
+    an unprotected twin, are found among ``models``.
 
     The controls belong to the same section and objective. Of a split that reticent drew, a shift of the base model is
     chance, which the interval holds already. Where the split was given, an attack without shadow models says nothing if
@@ -151,19 +154,20 @@ def judged(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
         kinds = {
             kind: replace(
                 found,
-                why=differs(model, base, partial(_kind_aucs, kind)) or _why_unproven_without_base(found, model, base),
+                why=why_sides_differ(model, base, partial(_kind_aucs, kind))
+                or _why_unproven_without_base(found, model, base),
             )
             for kind, found in (model.by_kind or {}).items()
         }
         blind = base if model.start is None else model  # of the words; of the labels
-        fault = fault_of(blind) if blind is not None and (blind is not model or model.start) else None
+        fault = fault_of_split(blind) if blind is not None and (blind is not model or model.start) else None
         result.append(
             replace(
                 model,
                 membership=attacks,
                 by_kind=kinds or model.by_kind,
                 fault=fault,
-                sides_differ=differs(model, base, lambda control: [_auc_of(control, "loss")])
+                sides_differ=why_sides_differ(model, base, lambda control: [_auc_of(control, "loss")])
                 or _why_rates_invalid(model, base),
             )
         )
@@ -198,20 +202,20 @@ def _beats_blind(auc: Estimate, model: ModelEvidence) -> bool:
     return auc.low > blind.high or auc.high < blind.low
 
 
-def fault_of(base: ModelEvidence) -> str | None:
-    """Return the reason if the sides of a randomly drawn split differ without any model, which is a fault of the run;
-    else None."""
+def fault_of_split(base: ModelEvidence) -> str | None:
+    """Return the reason why the run is faulty if the two sides of a randomly drawn split differ in words, length or
+    dates alone, without any model; None if they do not."""
     for blind in (base.blind, base.blind_holdout):
         if not base.split_given and blind and blind.p_value is not None and blind.p_value < FAULT:
             return f"{blind.by or 'words'} alone tell the two sides, which one run in a thousand does by chance"
     return None
 
 
-def differs(
+def why_sides_differ(
     model: ModelEvidence, base: ModelEvidence | None, controls: Callable[[ModelEvidence], Iterable[Estimate | None]]
 ) -> str | None:
-    """Return the reason if attacks without shadow models prove nothing, as the sides of a given split differ by
-    themselves; else None.
+    """Return the reason why attacks without shadow models prove nothing, if the two sides of a given split differ
+    without the model; None if they do not.
 
     Parameters
     ----------
@@ -240,7 +244,7 @@ def _verdict(
     controls."""
     measured = model.membership[name]
     shadows = measured.num_shadows is not None
-    if (why := None if shadows else differs(model, base, partial(_control_aucs, name, measured))) is not None:
+    if (why := None if shadows else why_sides_differ(model, base, partial(_control_aucs, name, measured))) is not None:
         return INVALID, why
     auc, num_families = measured.auc, 1
     if model.split_given and not shadows and model is not base:

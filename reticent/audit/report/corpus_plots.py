@@ -19,12 +19,12 @@ from reticent.audit.report.figure import (
     PAPER,
     SOFT,
     alt_text,
-    faces_of,
+    estimate_in_words,
+    marker_fills,
     new_panel,
-    say,
-    spread,
     styled,
     to_svg,
+    values_and_ends,
     whiskers,
 )
 from reticent.audit.report.selectors import retention_rows
@@ -298,16 +298,16 @@ def draw_unicity(corpus: CorpusEvidence, t: Texts = ENGLISH) -> list[Drawing]:
         return []
     note = t("plots.sets_of_words_that_at_least_k_people", k=corpus.k)
     figure, axis = new_panel(t("plots.shared_words_that_point_to_one_person"), note, width=WIDTH)
-    value, low, high = (100 * part for part in spread(row.share for row in rows))
+    value, low, high = (100 * part for part in values_and_ends(row.share for row in rows))
     x = [row.m for row in rows]
     look = LOOKS["plain"]
     axis.errorbar(x, value, yerr=whiskers(value, low, high), fmt="none", ecolor=look.light, elinewidth=1, capsize=3)
     axis.plot(x, value, color=look.light)
-    faces = faces_of([row.share for row in rows], look.light)
+    faces = marker_fills([row.share for row in rows], look.light)
     axis.scatter(x, value, s=26, c=faces, edgecolors=look.light, marker=look.marker, zorder=3)
     axis.set_xticks(x)
     axis.set(xlabel=t("plots.words_in_the_set_m"), ylabel=t("plots.sets_of_one_person_only"), ylim=(0, None))
-    said = [t("plots.m_words_share", m=row.m, share=say(row.share, t)) for row in rows]
+    said = [t("plots.m_words_share", m=row.m, share=estimate_in_words(row.share, t)) for row in rows]
     title = t("plots.share_of_random_sets_of_shared_words_that")
     return [Drawing("fig-unicity", figure, alt_text(t, title, said))]
 

@@ -15,16 +15,16 @@ from reticent.audit.report.figure import (
     LOOKS,
     SOFT,
     alt_text,
-    curve,
-    dodge,
+    draw_recipe_line,
     epoch_axis,
     has_value,
+    marker_offset,
     new_panel,
     printable,
-    say_value,
-    spread,
     styled,
     to_svg,
+    value_in_words,
+    values_and_ends,
 )
 from reticent.audit.report.selectors import Group, by_recipe, groups_of, loss_auc, ordinary_utility
 from reticent.audit.texts import ENGLISH, Texts
@@ -72,7 +72,7 @@ def _limits(models: Sequence[ModelEvidence], measure: Measure, chance: float | N
     estimates = [found for _, found in _measured(models, measure)]
     if not estimates:
         return None
-    _, lows, highs = spread(estimates)
+    _, lows, highs = values_and_ends(estimates)
     bands = [end for found in estimates if found.seeds for end in (found.seeds.low, found.seeds.high)]
     ends = np.array([*lows, *highs, *bands, *([] if chance is None else [chance])])
     room = max(0.05 * float(np.ptp(ends)), 0.01)
@@ -96,13 +96,13 @@ def _draw_panel(
     trained = {r: found for r, entries in recipes.items() if (found := [m for m in entries if m.epoch])}
     for _, base in _measured(recipes.get("base", []), measure):
         axis.axhline(base.value, color=LOOKS["base"].light, linestyle=LOOKS["base"].line, linewidth=1.2)
-        said.append(t("common.name_what", name="base", what=say_value(base, t)))
+        said.append(t("common.name_what", name="base", what=value_in_words(base, t)))
     for number, (recipe, entries) in enumerate(trained.items()):
         estimates = _measured(entries, measure)
         if not estimates:
             continue
-        curve(axis, estimates, recipe, factor=2 ** dodge(number, len(trained), 0.09))
-        numbers = [t("plots.value_after_epochs", value=say_value(e, t), epochs=epoch) for epoch, e in estimates]
+        draw_recipe_line(axis, estimates, recipe, factor=2 ** marker_offset(number, len(trained), 0.09))
+        numbers = [t("plots.value_after_epochs", value=value_in_words(e, t), epochs=epoch) for epoch, e in estimates]
         said.append(t("common.name_what", name=printable(recipe), what=", ".join(numbers)))
     epoch_axis(axis, [m.epoch for entries in trained.values() for m in entries])
     label = f"utility.{group.objective}" if slug == "utility" else slug

@@ -11,20 +11,20 @@ from reticent.audit.membership.validity import CHANCE
 from reticent.audit.report.figure import (
     SOFT,
     alt_text,
-    curve,
-    dodge,
+    draw_recipe_line,
+    estimate_in_words,
     has_value,
     look_of,
+    marker_offset,
     new_panel,
     printable,
-    say,
-    say_value,
     styled,
     to_svg,
+    value_in_words,
 )
 from reticent.audit.report.selectors import Group, groups_of, last_of, ordinary_utility, strongest_attack
 from reticent.audit.texts import ENGLISH, Texts
-from reticent.trainer.privacy import shown_in
+from reticent.trainer.privacy import parse_guarantee
 from reticent.trainer.recipes import parted_name
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _private_arms(models: Sequence[ModelEvidence]) -> Arms:
     """Return the private trainings by recipe, ascending by epsilon, of recipes with at least two epsilons."""
     found: Arms = {}
     for model in models:
-        shown = shown_in(model.guarantee or "")
+        shown = parse_guarantee(model.guarantee or "")
         if shown is not None and math.isfinite(shown[0]):
             found.setdefault(parted_name(model.recipe)[0], []).append((shown[0], model))
     return {
@@ -78,12 +78,14 @@ def _draw_panel(group: Group, last: Sequence[ModelEvidence], arms: Arms, slug: s
         if (model.recipe == "base" or model.recipe in PLAIN) and has_value(found := measure(model)):
             look = look_of(model.recipe)
             axis.axhline(found.value, color=look.light, linestyle=look.line, linewidth=1.2)
-            said.append(t("common.name_what", name=printable(model.recipe), what=say(found, t)))
+            said.append(t("common.name_what", name=printable(model.recipe), what=estimate_in_words(found, t)))
     for number, (recipe, models) in enumerate(arms.items()):
         rows = [(epsilon, found) for epsilon, model in models if has_value(found := measure(model))]
         if rows:
-            curve(axis, rows, recipe, factor=2 ** dodge(number, len(arms), 0.09))
-            numbers = [t("plots.epsilon.at", value=say_value(found, t), epsilon=t.plain(f"{e:g}")) for e, found in rows]
+            draw_recipe_line(axis, rows, recipe, factor=2 ** marker_offset(number, len(arms), 0.09))
+            numbers = [
+                t("plots.epsilon.at", value=value_in_words(found, t), epsilon=t.plain(f"{e:g}")) for e, found in rows
+            ]
             said.append(t("common.name_what", name=printable(recipe), what=", ".join(numbers)))
     ticks = sorted({epsilon for models in arms.values() for epsilon, _ in models})
     axis.set_xscale("log")

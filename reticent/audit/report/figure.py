@@ -247,31 +247,32 @@ def has_value(estimate: Estimate | None) -> TypeGuard[Estimate]:
     return estimate is not None and estimate.value is not None
 
 
-def spread(values: Iterable[Estimate]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (values, lower ends, upper ends) of estimates, float64 each; without an interval both ends are the
-    value."""
+def values_and_ends(estimates: Iterable[Estimate]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (values, lower ends, upper ends) of the estimates' intervals as float64 arrays; without an interval both
+    ends are the value."""
     rows = [(v.value, v.value if v.low is None else v.low, v.value if v.high is None else v.high)
-            for v in values]  # fmt: skip
+            for v in estimates]  # fmt: skip
     value, low, high = np.array(rows, dtype=float).reshape(-1, 3).T
     return value, np.minimum(low, value), np.maximum(high, value)
 
 
-def whiskers(value: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Return the distances of both ends from the values, float64 (2, n), as matplotlib's error bars need them."""
-    return np.stack([value - low, high - value])
+def whiskers(values: np.ndarray, lows: np.ndarray, highs: np.ndarray) -> np.ndarray:
+    """Return the distances from the values down to ``lows`` and up to ``highs``, float64 (2, n), as matplotlib's error
+    bars need them."""
+    return np.stack([values - lows, highs - values])
 
 
-def say(estimate: Estimate | None, t: Texts = ENGLISH) -> str:
+def estimate_in_words(estimate: Estimate | None, t: Texts = ENGLISH) -> str:
     """Return an estimate with its interval in words, for an alternative text."""
     if estimate is None or estimate.value is None:
         return t("common.not_measured")
     if estimate.low is None or estimate.high is None:
-        return say_value(estimate, t)
+        return value_in_words(estimate, t)
     ends = t.range(_two_digits(estimate.low, t), _two_digits(estimate.high, t))
-    return t("plots.value_95_interval_interval", value=say_value(estimate, t), interval=ends)
+    return t("plots.value_95_interval_interval", value=value_in_words(estimate, t), interval=ends)
 
 
-def say_value(estimate: Estimate, t: Texts = ENGLISH) -> str:
+def value_in_words(estimate: Estimate, t: Texts = ENGLISH) -> str:
     """Return an estimate's value in words, for an alternative text; a bound says on which side of it the number
     lies."""
     shown = _two_digits(estimate.value or 0.0, t)
@@ -289,32 +290,34 @@ def alt_text(t: Texts, title: str, parts: Iterable[str]) -> str:
     return f"{title}. {t.apart(parts)}."
 
 
-def dodge(number: int, of: int, step: float) -> float:
-    """Return the horizontal offset of the ``number``-th of ``of`` plot markers, centred on 0, so that they do not
-    overlap."""
-    return (number - (of - 1) / 2) * step
+def marker_offset(number: int, num_markers: int, step: float) -> float:
+    """Return the horizontal offset of the marker ``number`` of ``num_markers`` beside each other, centred on 0 and
+    ``step`` apart, so that they do not overlap."""
+    return (number - (num_markers - 1) / 2) * step
 
 
-def faces_of(estimates: Sequence[Estimate], shade: str) -> list[str]:
-    """Return the fill colour of each plot marker: hollow for a number that is only a bound."""
-    return [PAPER if estimate.bound else shade for estimate in estimates]
+def marker_fills(estimates: Sequence[Estimate], colour: str) -> list[str]:
+    """Return the fill colour of each estimate's plot marker: ``colour``, or the background (hollow) for a number
+    that is only a bound."""
+    return [PAPER if estimate.bound else colour for estimate in estimates]
 
 
-def curve(
-    axis: Any, rows: Sequence[tuple[float, Estimate]], recipe: str, *, factor: float = 1.0, shift: float = 0.0
+def draw_recipe_line(
+    axis: Any, points: Sequence[tuple[float, Estimate]], recipe: str, *, factor: float = 1.0, shift: float = 0.0
 ) -> None:
-    """Draw a recipe's line with an interval at each point and, as a band, the range over its trainings with other
-    seeds. ``factor`` and ``shift`` move the markers of several recipes apart."""
+    """Draw a recipe's line through ``points``, (x, estimate) each, with an interval at each point and, as a band, the
+    range over its trainings with other seeds. x is multiplied by ``factor`` and moved by ``shift``, so that the markers
+    of several recipes do not overlap."""
     look = look_of(recipe)
-    x = np.array([row[0] for row in rows]) * factor + shift
-    value, low, high = spread(row[1] for row in rows)
-    if any(estimate.seeds for _, estimate in rows):
-        reached = [(e.seeds.low, e.seeds.high) if e.seeds else (e.value, e.value) for _, e in rows]
+    x = np.array([row[0] for row in points]) * factor + shift
+    value, low, high = values_and_ends(row[1] for row in points)
+    if any(estimate.seeds for _, estimate in points):
+        reached = [(e.seeds.low, e.seeds.high) if e.seeds else (e.value, e.value) for _, e in points]
         bottom, top = np.array(reached, dtype=float).T
         axis.fill_between(x, bottom, top, color=look.light, alpha=0.18, linewidth=0)
     axis.errorbar(x, value, yerr=whiskers(value, low, high), fmt="none", ecolor=look.light, alpha=0.45, linewidth=1)
     axis.plot(x, value, color=look.light, linestyle=look.line)
-    faces = faces_of([row[1] for row in rows], look.light)
+    faces = marker_fills([row[1] for row in points], look.light)
     axis.scatter(x, value, s=30, c=faces, edgecolors=look.light, marker=look.marker, zorder=3)
 
 

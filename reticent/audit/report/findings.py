@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from reticent.audit.judgement.rows import BEYOND, FAIL, NOT_SHOWN, PASS, RISKS, WITHIN
 from reticent.audit.judgement.verdict import judge_risks
 from reticent.audit.membership.validity import NO_POWER, holds_chance, is_over_chance
-from reticent.audit.recipes import is_unprotected, recipe_of, subject_of
+from reticent.audit.recipes import is_elsewhere, is_unprotected, recipe_of, subject_settings
 from reticent.audit.report.figure import has_value
 from reticent.audit.report.format_estimate import at_most, interval_of, percent, points
 from reticent.audit.report.risk_text import AREAS, found_mark, is_found, number_in_words, risk_mark
@@ -42,9 +42,9 @@ from reticent.audit.report.selectors import (
     without_power,
 )
 from reticent.audit.stats.estimate import CHANCE
-from reticent.audit.stats.seeds import num_seeds
+from reticent.audit.stats.seeds import max_num_trainings
 from reticent.audit.texts import ENGLISH, FOUND, NOT_FOUND, NOT_MEASURED, Mark, Marked, Texts, model_name
-from reticent.trainer.privacy import MEANINGLESS, Guarantee, show_delta, show_epsilon, shown_in, together
+from reticent.trainer.privacy import MEANINGLESS, Guarantee, parse_guarantee, show_delta, show_epsilon, together
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
@@ -127,13 +127,20 @@ def plain_findings(audit: AuditEvidence, t: Texts = ENGLISH) -> Findings:
     sides = {g: {r: entries[-1] for r, entries in recipes.items()} for g, recipes in checkpoints.items()}
     found = [(t("findings.the_documents"), [_corpus_sentence(audit.corpus, t)])]
     outcomes = Outcomes(audit.risks or judge_risks(audit))
-    found += [(g.models_title(t), list(_model_sentences(g, last, outcomes, t))) for g, last in sides.items()]
+    found += [
+        (g.models_title(t), list(_model_sentences(g, last, outcomes, t, is_elsewhere(audit))))
+        for g, last in sides.items()
+    ]
     sure = [_individuals_sentence(audit, t), *_list_sentence(audit, t), *_seed_sentences(models, outcomes, t)]
     for group, last in sides.items():
         sure += _control_sentences(group, last, outcomes, audit, t)
     ledgers = _last_ledgers(checkpoints, t)
-    sure += [*_ledger_sentence(ledgers, t), *_guarantee_sentences(checkpoints, t), *drawn(models, t)]
-    then = [*broken(ledgers, t), *decisions(sides, checkpoints, outcomes, audit, t), *better_audit(audit, t)]
+    sure += [*_ledger_sentence(ledgers, t), *_guarantee_sentences(checkpoints, t), *random_weights_sentences(models, t)]
+    then = [
+        *broken_training_sentences(ledgers, t),
+        *next_step_sentences(sides, checkpoints, outcomes, audit, t),
+        *better_audit_sentences(audit, t),
+    ]
     short = [*_gate_sentence(audit.verdict, t), *_canary_sentence(audit, t), *_short_answer(sides, outcomes, t)]
     return Findings(short, found, sure, then)
 
@@ -159,7 +166,7 @@ def _canary_sentence(audit: AuditEvidence, t: Texts) -> Iterable[str]:
 def _short_answer(sides: dict[Group, dict[str, ModelEvidence]], outcomes: Outcomes, t: Texts) -> Iterable[str]:
     """Yield the sentences of the short answer: models with broken training, learned identifiers, and revealed
     membership."""
-    trained = [(g.called(r, t), m) for g, last in sides.items() for r, m in last.items() if r != "base"]
+    trained = [(g.display_name(r, t), m) for g, last in sides.items() for r, m in last.items() if r != "base"]
     broken = [(r, m) for r, m in trained if broken_rule(m)]
     if broken:
         yield Marked(
@@ -229,7 +236,9 @@ def _corpus_sentence(corpus: CorpusEvidence, t: Texts) -> str:
     )
 
 
-def _model_sentences(group: Group, last: dict[str, ModelEvidence], outcomes: Outcomes, t: Texts) -> Iterable[str]:
+def _model_sentences(
+    group: Group, last: dict[str, ModelEvidence], outcomes: Outcomes, t: Texts, elsewhere: bool
+) -> Iterable[str]:
     """Yield, for each trained model of a group, the sentences on what it predicts, how useful it is and whether it
     reveals its members."""
     plain = last.get(group.objective)
@@ -238,10 +247,10 @@ def _model_sentences(group: Group, last: dict[str, ModelEvidence], outcomes: Out
         about = about_recipe(recipe, t)
         known = {"recipe": recipe, "epochs": model.epoch}
         twin = None if model is plain else plain
-        predicts = f"{_predicted_phrase(model, t)}{_compared(model, twin, t)}"
+        predicts = f"{_predicted_phrase(model, t)}{_twin_comparison(model, twin, t)}"
         text = (
             t("findings.recipe_predicts", recipe=recipe, predicts=predicts)  # its epochs are not known
-            if model.split_given
+            if elsewhere
             else t("findings.recipe_about_epochs_epochs_predicts", **known, about=about, predicts=predicts)
             if about
             else t("findings.recipe_epochs_epochs_predicts", **known, predicts=predicts)
@@ -249,7 +258,7 @@ def _model_sentences(group: Group, last: dict[str, ModelEvidence], outcomes: Out
         sentences = [
             text,
             *_excess_sentence(model, t),
-            *_other_emission(model, outcomes, t),
+            *_other_emission_sentence(model, outcomes, t),
             *_utility_sentence(model, twin, t),
         ]
         yield Marked(" ".join(sentences), *outcomes.found_marks([("", model)], "emission"))
@@ -257,7 +266,7 @@ def _model_sentences(group: Group, last: dict[str, ModelEvidence], outcomes: Out
         known = {"risk": t.evidence(RISKS[risk].title)}
         told = [(r, m) for r, m in trained.items() if outcomes.is_found(m, risk)]
         if told:
-            said = [_by_best_attack(r, m, outcomes, risk, t) for r, m in told]
+            said = [_name_with_best_attack(r, m, outcomes, risk, t) for r, m in told]
             text = t("findings.who_took_part_is_distinguishable_better_than", models=t.apart(said), **known)
             yield Marked(text, *outcomes.found_marks(told, risk))
         rows = [
@@ -277,21 +286,23 @@ def _model_sentences(group: Group, last: dict[str, ModelEvidence], outcomes: Out
         )
 
 
-def _by_best_attack(recipe: str, model: ModelEvidence, outcomes: Outcomes, risk: str, t: Texts) -> str:
+def _name_with_best_attack(recipe: str, model: ModelEvidence, outcomes: Outcomes, risk: str, t: Texts) -> str:
     """Return the model's name with the number that reveals its members: the best attack on whole texts, else (or if it
     is farther from chance) the number that the table of risks has."""
     best, result = strongest_attack(model), outcomes.results(model)[risk]
-    decided = result.found_estimate if result.found else result.estimate
-    if risk == "individual" and best and is_over_chance(best[1]) and _from_chance(best[1]) >= _from_chance(decided):
+    is_area = (result.found_at_most if result.found else result.number_at_most) is None
+    decided = _distance(result.found_estimate if result.found else result.estimate, CHANCE if is_area else 0.0)
+    if risk == "individual" and best and is_over_chance(best[1]) and _distance(best[1], CHANCE) >= decided:
         return f"{recipe} {_auc_in_words(best, t)}"
-    return _by_number(recipe, result, t)
+    return _name_with_number(recipe, result, t)
 
 
-def _from_chance(auc: Estimate | None) -> float:
-    return abs((CHANCE if auc is None or auc.value is None else auc.value) - CHANCE)
+def _distance(estimate: Estimate | None, chance: float) -> float:
+    """Return how far an estimate is from chance, on either side; 0 without one."""
+    return 0.0 if estimate is None or estimate.value is None else abs(estimate.value - chance)
 
 
-def _by_number(recipe: str, result: RiskResult, t: Texts) -> str:
+def _name_with_number(recipe: str, result: RiskResult, t: Texts) -> str:
     """Return the model's name with the number of this risk that was found most certainly, else the one that decided."""
     found = (result.found, result.found_estimate, result.found_at_most)
     what, estimate, own = found if result.found else (result.what, result.estimate, result.number_at_most)
@@ -301,7 +312,7 @@ def _by_number(recipe: str, result: RiskResult, t: Texts) -> str:
     return t("findings.told_by_number", recipe=recipe, number=number_in_words(what, t), value=value)
 
 
-def _other_emission(model: ModelEvidence, outcomes: Outcomes, t: Texts) -> Iterable[str]:
+def _other_emission_sentence(model: ModelEvidence, outcomes: Outcomes, t: Texts) -> Iterable[str]:
     """Yield a sentence on identifiers found by another test, if the excess over held-out individuals found none."""
     result = outcomes.results(model).get("emission")
     if result and result.found and not leaks_more(model):
@@ -340,7 +351,7 @@ def _predicted_phrase(model: ModelEvidence, t: Texts) -> str:
     )  # fmt: skip
 
 
-def _compared(model: ModelEvidence, plain: ModelEvidence | None, t: Texts) -> str:
+def _twin_comparison(model: ModelEvidence, plain: ModelEvidence | None, t: Texts) -> str:
     """Return the phrase that compares a model's predicted identifiers with the unprotected twin's; empty without a
     twin."""
     if plain is None:
@@ -409,13 +420,13 @@ def _individuals_sentence(audit: AuditEvidence, t: Texts) -> str:
 
 def _list_sentence(audit: AuditEvidence, t: Texts) -> Iterable[str]:
     """Yield the sentence on where the list of members comes from, for a model that was trained elsewhere."""
-    if (subject := subject_of(audit)) is not None:
+    if (subject := subject_settings(audit)) is not None:
         yield t("facts.where_the_list_comes_from", statement=subject.get("statement"))
 
 
 def _seed_sentences(models: Sequence[ModelEvidence], outcomes: Outcomes, t: Texts) -> Iterable[str]:
     """Yield sentences on how trainings of one recipe with different seeds differ, with the largest range of Privacy."""
-    seeds = num_seeds(models)
+    seeds = max_num_trainings(models)
     if seeds == 1:
         return
     yield t(
@@ -428,7 +439,7 @@ def _seed_sentences(models: Sequence[ModelEvidence], outcomes: Outcomes, t: Text
         (group, recipe), (model, widest) = max(known.items(), key=lambda row: row[1][1].high - row[1][1].low)
         text = t(
             "findings.between_trainings_privacy_differed_most_for",
-            name=group.called(recipe, t),
+            name=group.display_name(recipe, t),
             interval=t.range(t.number(widest.low, 3), t.number(widest.high, 3)),
             sd=t.number(widest.sd, 3),
         )
@@ -468,10 +479,10 @@ def _control_sentences(
                  share=percent(LITTLE, t))  # fmt: skip
         yield Marked(text, *_marks_of_models([("", m) for m in last.values()], *UTILITY, NOT_FOUND))
     if base := last.get("base"):
-        yield from _negative_control(base, kind, t)
+        yield from _negative_control_sentences(base, kind, t)
 
 
-def _negative_control(base: ModelEvidence, kind: str, t: Texts) -> Iterable[str]:
+def _negative_control_sentences(base: ModelEvidence, kind: str, t: Texts) -> Iterable[str]:
     """Yield sentences on whether members and others can be distinguished without training: by words alone, or by the
     base model."""
     attack = strongest_attack(base, even_invalid=True)
@@ -501,7 +512,7 @@ def _negative_control(base: ModelEvidence, kind: str, t: Texts) -> Iterable[str]
 
 def _last_ledgers(checkpoints: dict[Group, Checkpoints], t: Texts) -> Ledgers:
     """Return (name, model, ledger of its prediction targets) of each last checkpoint that has a ledger."""
-    last = [(g.called(r, t), entries[-1]) for g, recipes in checkpoints.items() for r, entries in recipes.items()]
+    last = [(g.display_name(r, t), entries[-1]) for g, recipes in checkpoints.items() for r, entries in recipes.items()]
     return [(name, model, model.ledger) for name, model in last if model.ledger]
 
 
@@ -526,9 +537,9 @@ def _guarantee_sentences(checkpoints: dict[Group, Checkpoints], t: Texts) -> Ite
                 private.append(entry)
                 text = t(
                     "findings.name_was_trained_by_dp_sgd_guarantee_it",
-                    name=group.called(recipe, t),
+                    name=group.display_name(recipe, t),
                     guarantee=t.evidence(guarantee),
-                ) + said_of_epsilon(guarantee, t)
+                ) + explain_epsilon(guarantee, t)
                 spent = [(m.epoch, m.epsilon) for m in entries if m.epsilon is not None]
                 if len(spent) > 1:
                     each = [
@@ -537,15 +548,15 @@ def _guarantee_sentences(checkpoints: dict[Group, Checkpoints], t: Texts) -> Ite
                     ]
                     text += " " + t("findings.epsilon_so_far", each=t.listed(each))
                 yield Marked(text, *_marks_of_models([("", entry)], *GUARANTEE, "bound"))
-    yield from charged_together(private, t)
+    yield from joint_epsilon_sentence(private, t)
 
 
-def charged_together(models: Sequence[ModelEvidence], t: Texts) -> Iterable[str]:
+def joint_epsilon_sentence(models: Sequence[ModelEvidence], t: Texts) -> Iterable[str]:
     """Yield a sentence with the joint epsilon of several private trainings on the same documents, if their privacy unit
     is the same."""
     costs = []
     for model in models:
-        if (shown := shown_in(model.guarantee or "")) is not None and math.isfinite(shown[0]):
+        if (shown := parse_guarantee(model.guarantee or "")) is not None and math.isfinite(shown[0]):
             cost = Guarantee(epsilon=shown[0], delta=shown[1], unit=shown[2])  # type: ignore[arg-type]
             costs += [cost] * (model.num_trainings or 1)
     if len(costs) > 1 and (total := together(costs)) is not None:
@@ -553,10 +564,10 @@ def charged_together(models: Sequence[ModelEvidence], t: Texts) -> Iterable[str]
         yield Marked(text, *_marks_of_models([("", model) for model in models], *GUARANTEE, "bound"))
 
 
-def said_of_epsilon(guarantee: str, t: Texts) -> str:
-    """Return sentences that explain a guarantee's epsilon in words, or say that it protects nobody; empty without an
-    epsilon."""
-    shown = shown_in(guarantee)
+def explain_epsilon(guarantee: str, t: Texts) -> str:
+    """Return sentences that explain in words the epsilon of a differential-privacy guarantee, or say that it protects
+    nobody; empty if the text ``guarantee`` has no epsilon."""
+    shown = parse_guarantee(guarantee)
     if shown is None:
         return ""
     epsilon, delta, unit = shown
@@ -570,7 +581,7 @@ def said_of_epsilon(guarantee: str, t: Texts) -> str:
     return f" {of_weights} {in_words}"
 
 
-def drawn(models: Iterable[ModelEvidence], t: Texts) -> Iterable[str]:
+def random_weights_sentences(models: Iterable[ModelEvidence], t: Texts) -> Iterable[str]:
     """Yield a sentence for each base model with randomly initialised weights, and for each encoder without a prediction
     head."""
     for model in models:
@@ -582,8 +593,8 @@ def drawn(models: Iterable[ModelEvidence], t: Texts) -> Iterable[str]:
 # ----------------------------------------------------------------- next steps
 
 
-def broken(ledgers: Ledgers, t: Texts) -> Iterable[str]:
-    """Yield a sentence for each model that was trained on protected targets."""
+def broken_training_sentences(ledgers: Ledgers, t: Texts) -> Iterable[str]:
+    """Yield a sentence for each model whose ledger counts protected tokens among its prediction targets."""
     for name, model, ledger in ledgers:
         if ledger.violations:
             text = t(
@@ -600,7 +611,7 @@ def protects(model: ModelEvidence, audit: AuditEvidence) -> bool:
     return not is_unprotected(recipe_of(model.recipe, audit), model)
 
 
-def decisions(
+def next_step_sentences(
     sides: dict[Group, dict[str, ModelEvidence]],
     checkpoints: dict[Group, Checkpoints],
     outcomes: Outcomes,
@@ -611,12 +622,12 @@ def decisions(
     again."""
     little = [group for group, last in sides.items() if learned_little(last)]
     trained = [
-        (g.called(r, t), m, checkpoints[g][r])
+        (g.display_name(r, t), m, checkpoints[g][r])
         for g, last in sides.items()
         for r, m in last.items()
         if r != "base" and not broken_rule(m)
     ]
-    yield from _not_to_share([(r, m) for r, m, _ in trained], outcomes, audit, t)
+    yield from _not_to_share_sentences([(r, m) for r, m, _ in trained], outcomes, audit, t)
     some = [(r, m) for r, m, _ in trained if _has_found_emission(m, outcomes, WITHIN)]
     if some:
         text = "findings.weigh_what_names_learned_of_people_s"
@@ -648,7 +659,7 @@ def decisions(
         )
         yield Marked(text, *_marks_of_models(unsaid, "individual", "every attack", NOT_MEASURED))
     silent = [(r, m) for r, m, _ in trained if not any(group.holds(m) for group in little)
-              and not only_invalid(m) and protects(m, audit) and _is_quiet(m, outcomes)]  # fmt: skip
+              and not only_invalid(m) and protects(m, audit) and _has_no_finding(m, outcomes)]  # fmt: skip
     found_some = [(r, m) for r, m in silent if is_anything_found(m, audit) or outcomes.is_any_found(m)]
     if found_some:
         text = "findings.some_attacks_found_something_in_names_weigh"
@@ -664,7 +675,7 @@ def decisions(
         yield Marked(text, *_marks_of_models(quiet, "any", "every attack", NOT_FOUND))
 
 
-def _not_to_share(trained: list[Named], outcomes: Outcomes, audit: AuditEvidence, t: Texts) -> Iterable[str]:
+def _not_to_share_sentences(trained: list[Named], outcomes: Outcomes, audit: AuditEvidence, t: Texts) -> Iterable[str]:
     """Yield sentences on the models that must not be shared, each with the first reason that applies."""
     said = [(r, m) for r, m in trained if outcomes.outcome(m, "emission") == BEYOND]
     if said:
@@ -697,7 +708,7 @@ def _has_found_emission(model: ModelEvidence, outcomes: Outcomes, outcome: str) 
     return outcomes.is_found(model, "emission") and outcomes.outcome(model, "emission") == outcome
 
 
-def _is_quiet(model: ModelEvidence, outcomes: Outcomes) -> bool:
+def _has_no_finding(model: ModelEvidence, outcomes: Outcomes) -> bool:
     """Return whether emission is within its threshold, no emission or membership was found, and no risk is beyond."""
     beyond = any(result.outcome == BEYOND for result in outcomes.results(model).values())
     heard = any(outcomes.is_found(model, risk) for risk in ("emission", "individual"))
@@ -721,7 +732,7 @@ def _earlier_checkpoint(recipe: str, entries: Sequence[ModelEvidence], t: Texts)
     return ""
 
 
-def better_audit(audit: AuditEvidence, t: Texts = ENGLISH) -> Iterable[str]:
+def better_audit_sentences(audit: AuditEvidence, t: Texts = ENGLISH) -> Iterable[str]:
     """Yield sentences on what would make the audit more conclusive: more held-out individuals, more words left to train
     on."""
     corpus = audit.corpus

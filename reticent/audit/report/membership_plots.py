@@ -17,19 +17,19 @@ from reticent.audit.report.figure import (
     SOFT,
     Look,
     alt_text,
-    curve,
-    dodge,
+    draw_recipe_line,
     epoch_axis,
-    faces_of,
+    estimate_in_words,
     has_value,
     look_of,
+    marker_fills,
+    marker_offset,
     new_panel,
     printable,
-    say,
-    say_value,
-    spread,
     styled,
     to_svg,
+    value_in_words,
+    values_and_ends,
     whiskers,
 )
 from reticent.audit.report.selectors import Group, by_recipe, groups_of, last_of
@@ -91,14 +91,14 @@ def _low_cost_bars(recipes: Recipes, group: Group, note: str, f1_of_all: float |
         for number, ((measure, estimate), marker) in enumerate(zip(measures.items(), "Dos", strict=True)):
             if not has_value(estimate):
                 continue
-            value, low, high = spread([estimate])
+            value, low, high = values_and_ends([estimate])
             shade = look_of(recipe).light if measure == "f1" else SOFT
             axis.errorbar(
-                value, [row + dodge(number, 3, 0.24)], xerr=whiskers(value, low, high), fmt=marker, color=shade,
+                value, [row + marker_offset(number, 3, 0.24)], xerr=whiskers(value, low, high), fmt=marker, color=shade,
                 markersize=4.5, elinewidth=1,
-                markerfacecolor=faces_of([estimate], shade)[0],
+                markerfacecolor=marker_fills([estimate], shade)[0],
             )  # fmt: skip
-        numbers = ", ".join(f"{t.evidence(name)} {say(own, t)}" for name, own in measures.items())
+        numbers = ", ".join(f"{t.evidence(name)} {estimate_in_words(own, t)}" for name, own in measures.items())
         said.append(t("common.name_what", name=printable(recipe), what=numbers))
     axis.set_yticks(range(len(recipes)), [printable(r) for r in recipes])
     axis.set(ylim=(len(recipes) - 0.45, -0.55), xlim=(-0.03, 1.05), xlabel=t("plots.precision_recall_f1"))
@@ -121,8 +121,10 @@ def _low_cost_epochs(
             axis.axhline(base.f1.value, color=look.light, linestyle=look.line, linewidth=1.2)
     for number, (recipe, entries) in enumerate(trained.items()):
         rows = [(epoch, low_cost.f1) for epoch, low_cost in entries if has_value(low_cost.f1)]
-        curve(axis, rows, recipe, factor=2 ** dodge(number, len(trained), 0.09))
-        numbers = ", ".join(t("plots.value_after_epochs", value=say_value(f1, t), epochs=epoch) for epoch, f1 in rows)
+        draw_recipe_line(axis, rows, recipe, factor=2 ** marker_offset(number, len(trained), 0.09))
+        numbers = ", ".join(
+            t("plots.value_after_epochs", value=value_in_words(f1, t), epochs=epoch) for epoch, f1 in rows
+        )
         said.append(t("common.name_what", name=printable(recipe), what=numbers))
     epoch_axis(axis, all_epochs)
     axis.set(xlabel=t("common.epochs"), ylabel="F1", ylim=(-0.03, 1.05))
@@ -138,9 +140,9 @@ def _low_cost_shares(recipes: Recipes, group: Group, note: str, f1_of_all: float
         axis.axhline(f1_of_all, color=SOFT, linestyle="--", linewidth=1)
     for number, (recipe, entries) in enumerate(recipes.items()):
         rows = [(r.share, r.f1) for r in entries[-1][1].by_graph_share if has_value(r.f1)]
-        curve(axis, rows, recipe, shift=dodge(number, len(recipes), 0.012))
+        draw_recipe_line(axis, rows, recipe, shift=marker_offset(number, len(recipes), 0.012))
         numbers = ", ".join(
-            t("plots.value_at_share", value=say_value(f1, t), share=f"{100 * share:.0f}") for share, f1 in rows
+            t("plots.value_at_share", value=value_in_words(f1, t), share=f"{100 * share:.0f}") for share, f1 in rows
         )
         said.append(t("common.name_what", name=printable(recipe), what=numbers))
     axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
@@ -183,7 +185,7 @@ def roc_panels(models: Sequence[ModelEvidence], attack: str, small_cell: int = 5
             one.set_ticks(ticks, labels=[t.plain(f"{tick:g}") for tick in ticks])
             one.set_ticks([], minor=True)
         said = [
-            t("plots.name_area_value", name=printable(m.recipe), value=say(m.membership[attack].auc, t))
+            t("plots.name_area_value", name=printable(m.recipe), value=estimate_in_words(m.membership[attack].auc, t))
             for m in entries
         ]
         slug = re.sub(r"[^a-z0-9]+", "-", attack.lower())
@@ -256,7 +258,7 @@ def auc_panels(models: Sequence[ModelEvidence], attacks: Sequence[str], t: Texts
     chosen = [m for m in models if m.membership]
     groups = groups_of(models, chosen)
     ends = [e for group in groups for m in last_of(chosen, group) for a in m.membership.values()
-            for e in spread([a.auc])[1]]  # fmt: skip
+            for e in values_and_ends([a.auc])[1]]  # fmt: skip
     left = min([*ends, 0.45]) - 0.03
     panels = []
     for group in groups:
@@ -270,10 +272,10 @@ def auc_panels(models: Sequence[ModelEvidence], attacks: Sequence[str], t: Texts
             if not rows:
                 continue
             look = look_of(model.recipe)
-            value, low, high = spread(auc for _, auc in rows)
-            y = np.array([row for row, _ in rows]) + dodge(number, len(entries), 0.8 / len(entries))
+            value, low, high = values_and_ends(auc for _, auc in rows)
+            y = np.array([row for row, _ in rows]) + marker_offset(number, len(entries), 0.8 / len(entries))
             axis.errorbar(value, y, xerr=whiskers(value, low, high), fmt=look.marker, color=look.light, elinewidth=1.2)
-            numbers = ", ".join(f"{here[row]} {say(auc, t)}" for row, auc in rows)
+            numbers = ", ".join(f"{here[row]} {estimate_in_words(auc, t)}" for row, auc in rows)
             said.append(t("common.name_what", name=printable(model.recipe), what=numbers))
         axis.set_yticks(range(len(here)), [printable(a) for a in here])
         axis.set(xlabel=t("plots.area_under_the_roc_curve_0_5_is"), xlim=(left, 1.02), ylim=(len(here) - 0.5, -0.5))
@@ -302,12 +304,12 @@ def kind_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str
                 name = next((attack for attack in KIND_ATTACKS if own and attack in own.attacks), None)
                 if own is None or name is None or not has_value(auc := own.attacks[name].auc):
                     continue
-                value, low, high = spread([auc])
+                value, low, high = values_and_ends([auc])
                 axis.errorbar(
-                    value, [row + dodge(number, len(entries), step)], xerr=whiskers(value, low, high), fmt=look.marker,
-                    color=look.light, markersize=4.5, elinewidth=1,
+                    value, [row + marker_offset(number, len(entries), step)], xerr=whiskers(value, low, high),
+                    fmt=look.marker, color=look.light, markersize=4.5, elinewidth=1,
                 )  # fmt: skip
-                told.append(f"{t.evidence(kind)} {say(auc, t)} ({name})")
+                told.append(f"{t.evidence(kind)} {estimate_in_words(auc, t)} ({name})")
             said.append(t("common.name_what", name=printable(model.recipe), what=", ".join(told)))
         axis.set_yticks(range(len(kinds)), [t.evidence(kind) for kind in kinds])
         axis.set(xlabel=t("plots.auc_by_these_words_alone"), ylim=(len(kinds) - 0.4, -0.6), xlim=(-0.03, 1.03))

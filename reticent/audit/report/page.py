@@ -32,7 +32,7 @@ from reticent.audit.membership.names import (
     HEAD_ATTACKS_WITHOUT_SHADOWS,
     RUNGS,
 )
-from reticent.audit.membership.validity import INVALID, NO_POWER, judged
+from reticent.audit.membership.validity import INVALID, NO_POWER, with_attack_verdicts
 from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.recipes import is_elsewhere
 from reticent.audit.report import figure
@@ -58,10 +58,15 @@ from reticent.audit.report.selectors import (
     retention_rows,
     shared_objectives,
 )
-from reticent.audit.report.table import Shown, drawn_plots
+from reticent.audit.report.table import Shown, draw_plots
 from reticent.audit.report.utility_plots import LIKENESS
 from reticent.audit.stats.estimate import Estimate
-from reticent.audit.stats.seeds import classification_over_seeds, last_checkpoints, num_seeds, over_seeds
+from reticent.audit.stats.seeds import (
+    average_over_seeds,
+    classification_over_seeds,
+    last_checkpoints,
+    max_num_trainings,
+)
 from reticent.audit.texts import ENGLISH, NO_BREAK, Language, Texts, capital, digits_beside
 from reticent.core.errors import ArtifactError
 from reticent.engine.protect import POLICIES
@@ -100,8 +105,8 @@ def write_report(folder: Path | str, audit: AuditEvidence, *, language: Language
     except ValueError:
         raise ArtifactError("the audit holds a number that is not finite") from None
     task = [classification_over_seeds(result, audit.cell) for result in audit.classification or ()] or None
-    heads = audit.heads and judged(over_seeds(audit.heads, audit.cell))
-    shown = replace(audit, models=judged(means), classification=task, heads=heads)
+    heads = audit.heads and with_attack_verdicts(average_over_seeds(audit.heads, audit.cell))
+    shown = replace(audit, models=with_attack_verdicts(means), classification=task, heads=heads)
     # Whatever the language, the models of the verdict are those before the means over seeds.
     page = _render(shown, Texts(language), audit)
     claims = [claim for claim in FORBIDDEN if claim in page.lower()]
@@ -118,7 +123,7 @@ def published(audit: AuditEvidence) -> AuditEvidence:
     shown = publish_audit(audit)
     if audit.risks is None:
         shown = replace(shown, risks=with_published_numbers(judge_risks(audit), audit, shown))
-    means = over_seeds(shown.models, shown.cell)  # the page shows them; "models" has the trainings one by one
+    means = average_over_seeds(shown.models, shown.cell)  # the page shows them; "models" has the trainings one by one
     return replace(shown, over_seeds=means) if len(means) < len(shown.models) else shown
 
 
@@ -214,7 +219,7 @@ def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
     first = [model.membership[attack] for attack in attacks[:1] for model in models if attack in model.membership]
     return environment.get_template("report.html.j2").render(
         t=t, verdicts=verdicts, audit=audit, corpus=corpus, cell_size=cell, findings=plain_findings(audit, t),
-        attacks=attacks, drawn=list(drawn_plots(shown)), attacks_about=EVERY_ATTACK, policies=POLICIES,
+        attacks=attacks, drawn=list(draw_plots(shown)), attacks_about=EVERY_ATTACK, policies=POLICIES,
         about=lambda recipe: about_recipe(recipe, t), groups=groups, parts=PARTS, f1_of_all=shown.f1_of_all,
         low_fprs=[fpr for fpr in ("0.01", "0.001") if any((m.tpr_at_fpr or {}).get(fpr) for m in first)],
         low_cost=any(model.low_cost for model in models),
@@ -241,7 +246,7 @@ def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
         near_copies=list(near_copies_lines(audit, t)),
         key=figure.key, looks=figure.LOOKS,
         best=any(m.best_attack for m in models), blind=[m for m in models if m.blind],
-        doubtful=(INVALID, NO_POWER), num_seeds=num_seeds(models),
+        doubtful=(INVALID, NO_POWER), num_seeds=max_num_trainings(models),
         recipes=list(dict.fromkeys(m.recipe for m in models)),
         probe=probe_section(audit.probe, t) if audit.probe else "",
         extraction=extraction_html(audit.extraction, audit.verdict, cell, t), missed=audit.sampled_recall,

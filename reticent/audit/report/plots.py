@@ -16,17 +16,17 @@ import numpy as np
 from reticent.audit.report.figure import (
     SOFT,
     alt_text,
-    dodge,
-    faces_of,
+    estimate_in_words,
     has_value,
     look_of,
+    marker_fills,
+    marker_offset,
     new_panel,
     printable,
-    say,
-    say_value,
-    spread,
     styled,
     to_svg,
+    value_in_words,
+    values_and_ends,
     whiskers,
 )
 from reticent.audit.report.selectors import (
@@ -50,7 +50,11 @@ def _tradeoff_points(entries: Sequence[ModelEvidence]) -> tuple[Any, ...]:
     float64."""
     points = [(m, ordinary_utility(m.utility.heldout, m.objective), m.privacy["both"].types) for m in entries]
     usable = [(m, utility, privacy) for m, utility, privacy in points if has_value(utility) and has_value(privacy)]
-    return [m for m, *_ in usable], spread(utility for _, utility, _ in usable), spread(p for *_, p in usable)
+    return (
+        [m for m, *_ in usable],
+        values_and_ends(utility for _, utility, _ in usable),
+        values_and_ends(p for *_, p in usable),
+    )
 
 
 def _tradeoff_limits(models: Sequence[ModelEvidence]) -> dict[str, tuple[float, float]]:
@@ -76,17 +80,17 @@ def _draw_tradeoff(axis: Any, models: Sequence[ModelEvidence], group: Group, t: 
         )  # fmt: skip
         sizes = np.linspace(16, 60, len(usable)) if len(usable) > 1 else np.array([46.0])
         axis.plot(x, y, color=look.light, linestyle=look.line)
-        faces = faces_of([m.privacy["both"].types for m in usable], look.light)
+        faces = marker_fills([m.privacy["both"].types for m in usable], look.light)
         axis.scatter(x, y, s=sizes, c=faces, edgecolors=look.light, marker=look.marker, zorder=3)
         first, last = usable[0], usable[-1]
-        ends = {"utility": t.number(x[-1]), "privacy": say(last.privacy["both"].types, t)}
+        ends = {"utility": t.number(x[-1]), "privacy": estimate_in_words(last.privacy["both"].types, t)}
         if first is last:
             text = t("plots.utility_utility_privacy_privacy", **ends)
         else:
             text = t(
                 "plots.from_utility_first_utility_privacy_first",
                 first_utility=t.number(x[0]),
-                first_privacy=say_value(first.privacy["both"].types, t),
+                first_privacy=value_in_words(first.privacy["both"].types, t),
                 first=first.epoch,
                 last=last.epoch,
                 **ends,
@@ -130,11 +134,11 @@ def excess_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[s
     panels = []
     last = {group: last_of(chosen, group) for group in groups_of(models, chosen)}
     rows = {group: [(m, own) for m in entries if (own := _excess_of_all(m))] for group, entries in last.items()}
-    ends = [e for entries in rows.values() for e in spread(own for _, own in entries)[1:]]
+    ends = [e for entries in rows.values() for e in values_and_ends(own for _, own in entries)[1:]]
     reach = max((float(np.abs(e).max()) for e in ends), default=0.1)
     left = min((float(e.min()) for e in ends), default=0.0)
     for group, entries in rows.items():
-        value, low, high = spread(own for _, own in entries)
+        value, low, high = values_and_ends(own for _, own in entries)
         note = t("plots.every_interval_holds_0_no_excess_measured") if np.all((low <= 0) & (high >= 0)) else ""
         figure, axis = new_panel(group.panel_title(t), note, height=1.35 + 0.3 * len(entries))
         axis.axvline(0, color=SOFT, linestyle="--", linewidth=1)
@@ -148,7 +152,7 @@ def excess_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[s
         axis.set_yticks(range(len(entries)), [printable(m.recipe) for m, _ in entries])
         axis.set(xlabel=t("plots.leak_rate_of_members_minus_held_out"), ylim=(len(entries) - 0.4, -0.6),
                  xlim=(min(left, -0.1 * reach) - 0.05 * reach, 1.08 * reach))  # fmt: skip
-        said = [f"{printable(m.recipe)} {say(own, t)}" for m, own in entries]
+        said = [f"{printable(m.recipe)} {estimate_in_words(own, t)}" for m, own in entries]
         title = t("plots.excess_leakage_group", group=group.title(t))
         panels.append(to_svg(figure, f"fig-excess-{group.slug}", alt_text(t, title, said), t))
     return panels
@@ -173,14 +177,14 @@ def ngram_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[st
         entries, said = last_of(chosen, group), []
         for number, model in enumerate(entries):
             look, measured = look_of(model.recipe), _by_length(model)
-            value, low, high = spread(measured.values())
+            value, low, high = values_and_ends(measured.values())
             total = np.array([e.num_identifiers or 0 for e in measured.values()], dtype=float)
-            x = np.array(list(measured)) + dodge(number, len(entries), 0.07)
+            x = np.array(list(measured)) + marker_offset(number, len(entries), 0.07)
             axis.errorbar(
                 x, (1 - value) * total, yerr=[(high - value) * total, (value - low) * total], color=look.light,
                 linestyle=look.line, elinewidth=1,
             )  # fmt: skip
-            faces = faces_of(list(measured.values()), look.light)
+            faces = marker_fills(list(measured.values()), look.light)
             axis.scatter(x, (1 - value) * total, s=30, c=faces, edgecolors=look.light, marker=look.marker, zorder=3)
             counts = [
                 t(

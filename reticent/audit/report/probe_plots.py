@@ -23,16 +23,16 @@ from reticent.audit.report.figure import (
     SOFT,
     Look,
     alt_text,
-    dodge,
-    faces_of,
+    estimate_in_words,
     family,
     has_value,
+    marker_fills,
+    marker_offset,
     new_panel,
     printable,
-    say,
-    spread,
     styled,
     to_svg,
+    values_and_ends,
     whiskers,
 )
 from reticent.audit.stats.estimate import Estimate
@@ -143,9 +143,9 @@ def factor_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
             rows = [(row, target, factor) for row, target, factor in rows if has_value(factor)]
             if not rows:
                 continue
-            value, low, high = spread(factor for *_, factor in rows)
+            value, low, high = values_and_ends(factor for *_, factor in rows)
             step = min(0.18, 0.8 / len(probe.models))
-            places = [row + dodge(number, len(probe.models), step) for row, *_ in rows]
+            places = [row + marker_offset(number, len(probe.models), step) for row, *_ in rows]
             axis.errorbar(value, places, xerr=whiskers(value, low, high), fmt=look.marker, color=look.light,
                           elinewidth=1, label=printable(model.name))  # fmt: skip
             said += [_times(model.name, target, v, t) for v, (_, target, _) in zip(value, rows, strict=True)]
@@ -207,7 +207,13 @@ def _density_panel(
     axis.locator_params(axis="x", nbins=4)
     axis.set_ylim(bottom=0)
     axis.legend(fontsize=8, loc="best")
-    label = t(f"probe.density_{measure}", name=printable(name), asked=asked, factor=say(found.factor, t), note=note)
+    label = t(
+        f"probe.density_{measure}",
+        name=printable(name),
+        asked=asked,
+        factor=estimate_in_words(found.factor, t),
+        note=note,
+    )
     return to_svg(figure, f"fig-probe-density-{number}-{result.target}-{result.level}-{measure}", label, t)
 
 
@@ -224,14 +230,14 @@ def gamma_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
             if result is None or result.gamma is None:
                 continue
             ks = [row.k for row in result.gamma]
-            value, low, high = spread(row.true for row in result.gamma)
+            value, low, high = values_and_ends(row.true for row in result.gamma)
             axis.plot(ks, value, color=look.light, linestyle=look.line, label=printable(model.name))
             axis.fill_between(ks, low, high, color=look.light, alpha=0.1, linewidth=0)
-            axis.scatter(ks, value, s=14, c=faces_of([row.true for row in result.gamma], look.light),
+            axis.scatter(ks, value, s=14, c=marker_fills([row.true for row in result.gamma], look.light),
                          edgecolors=look.light, marker=look.marker, zorder=3)  # fmt: skip
             top = max(top, float(high.max()))
             at_100 = next(row.true for row in result.gamma if row.k == 100)
-            shown = t("probe.share_within_100_queries", share=say(at_100, t))
+            shown = t("probe.share_within_100_queries", share=estimate_in_words(at_100, t))
             said.append(t("common.name_what", name=printable(model.name), what=shown))
         _plain_log(axis, t)
         axis.set(
@@ -318,7 +324,7 @@ def _line_panel(
         looks = [own_looks[name] for name in drawn]
     for number, (name, rows) in enumerate(drawn.items()):
         look = looks[number % len(looks)]
-        value, low, high = spread(estimate for _, estimate in rows)
+        value, low, high = values_and_ends(estimate for _, estimate in rows)
         x = np.array([names.index(str(at)) if names else at for at, _ in rows], dtype=float)
         axis.errorbar(x, value, yerr=whiskers(value, low, high), color=look.light, linestyle=look.line,
                       marker=look.marker, elinewidth=0.8, markersize=4, label=name)  # fmt: skip
@@ -346,7 +352,7 @@ def soft_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
     axis.axvline(1, color=SOFT, linestyle="--", linewidth=1)
     said = []
     for row, (model, look, soft) in enumerate(rows):
-        value, low, high = spread([soft.factor])
+        value, low, high = values_and_ends([soft.factor])
         axis.errorbar(value, [row], xerr=whiskers(value, low, high), fmt=look.marker, color=look.light, capsize=3)
         said.append(_times(model.name, soft.target, value[0], t))
     _plain_log(axis, t)

@@ -42,7 +42,7 @@ from reticent.audit.judgement.verdict import (
 )
 from reticent.audit.membership.names import CLASSIFIER, TAGGER
 from reticent.audit.membership.validity import OVER_BASE, WITHOUT_COPIES
-from reticent.audit.recipes import is_elsewhere, is_unprotected, model_sections, own_recipes, recipe_of
+from reticent.audit.recipes import is_elsewhere, is_unprotected, job_recipes, recipe_of, settings_by_section
 from reticent.audit.report.selectors import broken_rule
 from reticent.audit.stats.seeds import last_checkpoints, passages_over_seeds
 from reticent.audit.texts import (
@@ -186,14 +186,14 @@ def _explanation(recipe: Recipe | None, model: ModelEvidence, audit: AuditEviden
         return words(made, objective=words(OBJECTIVES[model.objective]), name=model.recipe)
     if recipe is None:
         return words("verdict.objective_its_recipe_is_the_institution_s", objective=words(OBJECTIVES[model.objective]))
-    own = own_recipes(audit).get(parted_name(model.recipe)[0])
+    own = job_recipes(audit).get(parted_name(model.recipe)[0])
     of_corpus = {"k": audit.corpus.k, "n": audit.corpus.n}
     given = (
         {name: own[name] for name in of_corpus if isinstance(own.get(name), int)} if isinstance(own, Mapping) else {}
     )
     about = of_corpus | given
     said = explained(recipe, about["k"], words, n=about["n"])
-    num = model_sections(audit).get(model.model or "", {}).get("repeated")
+    num = settings_by_section(audit).get(model.model or "", {}).get("repeated")
     return f"{said} {words('verdict.control', num=num)}" if num else said
 
 
@@ -343,7 +343,7 @@ def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
     for result in model.risks.results:
         sign, outcome = outcome_in_words(result, words)
         area = result.risk in AREAS and result.number_at_most is None
-        at_most = result.deciding_at_most
+        at_most = result.deciding_threshold
         threshold = words.threshold(at_most, area=area)
         yield Cell(
             title=words.evidence(RISKS[result.risk].title),

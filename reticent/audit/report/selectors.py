@@ -43,8 +43,8 @@ class Group:
         """Return whether a model belongs to this group."""
         return (model.objective, model.model) == (self.objective, self.model)
 
-    def called(self, recipe: str, t: Texts) -> str:
-        """Return a recipe's display name: with the section's name if the objective has several sections."""
+    def display_name(self, recipe: str, t: Texts) -> str:
+        """Return a recipe's name for display, followed by the section's name if the objective has several sections."""
         return t("common.recipe_of_model", recipe=recipe, model=self.model) if self.number else recipe
 
     def kind(self, t: Texts) -> str:
@@ -98,9 +98,9 @@ def shared_objectives(models: Iterable[ModelEvidence]) -> set[str]:
     return {objective for objective, count in Counter(objective for objective, _ in sections).items() if count > 1}
 
 
-def groups_of(models: Sequence[ModelEvidence], chosen: Sequence[ModelEvidence] | None = None) -> list[Group]:
-    """Return the groups of models by section, in the order of objectives and of the audit; only those with a model of
-    ``chosen`` if given."""
+def groups_of(models: Sequence[ModelEvidence], among: Sequence[ModelEvidence] | None = None) -> list[Group]:
+    """Return the models' groups, one for each model section, in the order of objectives and then of the audit; with
+    ``among`` only the groups of these models."""
     groups, shared = [], shared_objectives(models)
     for objective in OBJECTIVES:
         sections = dict.fromkeys(m.model for m in models if m.objective == objective)
@@ -108,7 +108,7 @@ def groups_of(models: Sequence[ModelEvidence], chosen: Sequence[ModelEvidence] |
             Group(objective, section, number if objective in shared else 0)
             for number, section in enumerate(sections, start=1)
         ]
-    return groups if chosen is None else [group for group in groups if any(map(group.holds, chosen))]
+    return groups if among is None else [group for group in groups if any(map(group.holds, among))]
 
 
 def by_recipe(models: Sequence[ModelEvidence], group: Group) -> dict[str, list[ModelEvidence]]:
@@ -177,7 +177,7 @@ def strongest_attack(model: ModelEvidence, *, even_invalid: bool = False) -> tup
         return best.attack, best.auc
     # The best of those that are left is picked too: its interval is of those that hold at once.
     ends = (best and best.intervals) or {}
-    measured = [(name, _with_interval(attack.auc, ends.get(name))) for name, attack in attacks.items()]
+    measured = [(name, _replace_interval(attack.auc, ends.get(name))) for name, attack in attacks.items()]
     known = [(name, auc, auc.value) for name, auc in measured if auc.value is not None]
 
     def distance(row: tuple[str, Estimate, float]) -> tuple[float, float]:
@@ -194,15 +194,15 @@ def attack_below_chance(model: ModelEvidence) -> tuple[str, Estimate] | None:
     """Return (name, AUC) of the attack whose interval lies farthest below chance, None if none does; on a base model it
     shows that members and others differ by themselves."""
     ends = (model.best_attack and model.best_attack.intervals) or {}
-    measured = [(name, _with_interval(attack.auc, ends.get(name))) for name, attack in model.membership.items()]
+    measured = [(name, _replace_interval(attack.auc, ends.get(name))) for name, attack in model.membership.items()]
     below = [(name, auc, auc.high) for name, auc in measured if auc.high is not None and auc.high < CHANCE]
     lowest = min(below, key=lambda row: row[2], default=None)
     return lowest and lowest[:2]
 
 
-def _with_interval(auc: Estimate, ends: list[float] | None) -> Estimate:
-    """Return the AUC with these interval ends, if given."""
-    return auc if not ends else replace(auc, low=ends[0], high=ends[1])
+def _replace_interval(auc: Estimate, interval: list[float] | None) -> Estimate:
+    """Return the AUC with the interval [low, high] in place of its own; unchanged if that is None."""
+    return auc if not interval else replace(auc, low=interval[0], high=interval[1])
 
 
 def loss_auc(model: ModelEvidence) -> Estimate | None:
@@ -250,9 +250,12 @@ def _model_key(entry: ModelEvidence | ExtractedModel) -> tuple[str | None, str |
     return entry.model, entry.recipe
 
 
-def lies_over(one: Estimate | None, other: Estimate | None) -> bool:
-    """Whether the interval of one estimate lies entirely above that of the other."""
-    return bool(one and other and one.low is not None and other.high is not None and one.low > other.high)
+def lies_over(estimate: Estimate | None, other: Estimate | None) -> bool:
+    """Return whether the interval of ``estimate`` lies entirely above that of ``other``; False if an interval is
+    missing."""
+    return bool(
+        estimate and other and estimate.low is not None and other.high is not None and estimate.low > other.high
+    )
 
 
 def only_invalid(model: ModelEvidence) -> bool:

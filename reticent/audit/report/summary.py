@@ -17,7 +17,7 @@ from reticent.audit.report.selectors import (
     ordinary_utility,
     shared_objectives,
 )
-from reticent.audit.stats.seeds import last_checkpoints, num_seeds
+from reticent.audit.stats.seeds import last_checkpoints, max_num_trainings
 from reticent.audit.texts import ENGLISH, Mark, Marked, Texts, model_name
 
 if TYPE_CHECKING:
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from reticent.audit.stats.estimate import Estimate
 
 
-def summary_table(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> Table:
+def summary_table(models: Sequence[ModelEvidence], t: Texts = ENGLISH, *, elsewhere: bool = False) -> Table:
     """Return the table of held-out utility, Privacy and membership AUC with 95 % intervals, at most 80 columns wide.
 
-    For several seeds it shows the means, with the lowest and highest training below.
+    For several seeds it shows the means, with the lowest and highest training below. Of models that were trained
+    ``elsewhere`` the number of epochs is not known.
     """
     last = last_checkpoints(models)
-    seeds = num_seeds(last)
+    seeds = max_num_trainings(last)
     found = over_households(attack for model in last for attack in model.membership.values())
     caption = (
         t("terminal.summary.over_individuals")
@@ -56,7 +57,7 @@ def summary_table(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> Table:
         privacy, auc = model.privacy["both"].types, loss_auc(model)
         table.add_row(
             model.recipe if model.recipe != "base" else f"base ({objective})",
-            str(model.epoch) if model.epoch and not model.split_given else "-",
+            str(model.epoch) if model.epoch and not elsewhere else "-",
             _estimate_text(words),
             _estimate_text(all_words, interval=False),
             _estimate_text(privacy),

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from reticent.audit.report import corpus_plots, epoch_plots, membership_plots, plots, utility_plots
 from reticent.audit.report.epsilon_plot import epsilon_panels
-from reticent.audit.report.findings import charged_together
+from reticent.audit.report.findings import joint_epsilon_sentence
 from reticent.audit.report.format_estimate import percent
-from reticent.audit.stats.seeds import last_checkpoints, num_seeds
+from reticent.audit.stats.seeds import last_checkpoints, max_num_trainings
 from reticent.audit.texts import Texts
 
 if TYPE_CHECKING:
@@ -77,12 +77,13 @@ class Drawn(NamedTuple):
     fold: str
 
 
-def drawn_plots(shown: Shown) -> Iterator[Drawn]:
-    """Yield every plot that has at least one panel, with its caption and titles."""
+def draw_plots(content: Shown) -> Iterator[Drawn]:
+    """Draw every plot of the report from its content. Yield each plot that has at least one panel, with its panels,
+    caption and titles."""
     for plot in PLOTS:
-        if panels := plot.draw(shown):
-            t, key = shown.t, f"plots.{plot.name}"
-            caption = plot.caption(shown, len(panels)) if plot.caption else t(f"{key}.caption")
+        if panels := plot.draw(content):
+            t, key = content.t, f"plots.{plot.name}"
+            caption = plot.caption(content, len(panels)) if plot.caption else t(f"{key}.caption")
             title, fold = t(f"{key}.title") if plot.titled else "", t(f"{key}.fold") if plot.folded else ""
             yield Drawn(plot, panels, caption, title, fold)
 
@@ -92,20 +93,22 @@ def _draw_corpus(name: str) -> Callable[[Shown], list[str]]:
     return lambda shown: corpus_plots.corpus_panels(shown.audit.corpus, name, shown.t)
 
 
-def _caption_of(key: str, *more: str, count: bool = False) -> Callable[[Shown, int], str]:
-    """Return the function that writes a plot's caption from the text ``key``, and the texts ``more`` if there are
-    several panels; with ``count`` the number of panels chooses singular or plural."""
+def _caption_writer(text_key: str, *more_keys: str, counts_panels: bool = False) -> Callable[[Shown, int], str]:
+    """Return a function that writes a plot's caption from the catalogue's text ``text_key``, followed by the texts
+    ``more_keys`` if there are several panels. With ``counts_panels`` the number of panels selects singular or
+    plural."""
 
-    def caption(shown: Shown, num: int) -> str:
-        values = {"cell": shown.audit.cell} | ({"count": num} if count else {})
-        return " ".join([shown.t(key, **values), *(shown.t(each) for each in more if num > 1)])
+    def caption(content: Shown, num_panels: int) -> str:
+        """Return the caption of a plot with this number of panels."""
+        values = {"cell": content.audit.cell} | ({"count": num_panels} if counts_panels else {})
+        return " ".join([content.t(text_key, **values), *(content.t(each) for each in more_keys if num_panels > 1)])
 
     return caption
 
 
-def _by_n_caption(shown: Shown, _: int) -> str:
+def _by_n_caption(content: Shown, _: int) -> str:
     """Return the caption of the n-gram figures, which says which n-grams are protected."""
-    t, corpus, settings = shown.t, shown.audit.corpus, shown.audit.settings.get("protect")
+    t, corpus, settings = content.t, content.audit.corpus, content.audit.settings.get("protect")
     share = settings.get("max_document_frequency") if isinstance(settings, Mapping) else None
     if corpus.n == 1:
         protected = t("plots.protected_are_single_words")
@@ -120,30 +123,34 @@ def _by_n_caption(shown: Shown, _: int) -> str:
     return f"{t('plots.by_n.caption', k=corpus.k)} {protected}"
 
 
-def _unicity_caption(shown: Shown, _: int) -> str:
-    corpus = shown.audit.corpus
+def _unicity_caption(content: Shown, _: int) -> str:
+    """Return the caption of the unicity figure."""
+    corpus = content.audit.corpus
     num = corpus.unicity[0].share.n if corpus.unicity else None
-    return shown.t(f"plots.unicity.caption_{corpus.unit or 'individual'}", n=num)
+    return content.t(f"plots.unicity.caption_{corpus.unit or 'individual'}", n=num)
 
 
-def _epochs_caption(shown: Shown, _: int) -> str:
-    seeds = num_seeds(shown.audit.models)
-    return shown.t("plots.epochs.caption_seeds", n=seeds) if seeds > 1 else shown.t("plots.epochs.caption")
+def _epochs_caption(content: Shown, _: int) -> str:
+    """Return the caption of the panels against epochs."""
+    seeds = max_num_trainings(content.audit.models)
+    return content.t("plots.epochs.caption_seeds", n=seeds) if seeds > 1 else content.t("plots.epochs.caption")
 
 
-def _epsilon_caption(shown: Shown, _: int) -> str:
-    private = [model for model in last_checkpoints(shown.audit.models) if model.guarantee]
-    return " ".join([shown.t("plots.epsilon.caption"), *charged_together(private, shown.t)])
+def _epsilon_caption(content: Shown, _: int) -> str:
+    """Return the caption of the panels against epsilon."""
+    private = [model for model in last_checkpoints(content.audit.models) if model.guarantee]
+    return " ".join([content.t("plots.epsilon.caption"), *joint_epsilon_sentence(private, content.t)])
 
 
-def _roc_caption(shown: Shown, _: int) -> str:
-    return shown.t("plots.roc.caption_seeds" if num_seeds(shown.audit.models) > 1 else "plots.roc.caption")
+def _roc_caption(content: Shown, _: int) -> str:
+    """Return the caption of the ROC panels."""
+    return content.t("plots.roc.caption_seeds" if max_num_trainings(content.audit.models) > 1 else "plots.roc.caption")
 
 
-def _draw_rocs(shown: Shown, attacks: Sequence[str]) -> list[str]:
+def _draw_rocs(content: Shown, attacks: Sequence[str]) -> list[str]:
     """Return the ROC panels of these attacks."""
-    models, cell = shown.audit.models, shown.audit.cell
-    return [panel for attack in attacks for panel in membership_plots.roc_panels(models, attack, cell, shown.t)]
+    models, cell = content.audit.models, content.audit.cell
+    return [panel for attack in attacks for panel in membership_plots.roc_panels(models, attack, cell, content.t)]
 
 
 #: Every plot of the page. A new plot is a new row here.
@@ -152,7 +159,7 @@ PLOTS: tuple[Plot, ...] = (
         name="identifiers",
         place="documents",
         draw=_draw_corpus("identifiers"),
-        caption=_caption_of("plots.identifiers.caption"),
+        caption=_caption_writer("plots.identifiers.caption"),
         titled=False,
         columns=3,
     ),
@@ -169,7 +176,7 @@ PLOTS: tuple[Plot, ...] = (
         name="tradeoff",
         place="tradeoff",
         draw=lambda shown: plots.tradeoff_panels(shown.audit.models, shown.t),
-        caption=_caption_of("plots.tradeoff.caption", "plots.tradeoff.same_axes"),
+        caption=_caption_writer("plots.tradeoff.caption", "plots.tradeoff.same_axes"),
         titled=False,
         keyed=True,
     ),
@@ -202,7 +209,7 @@ PLOTS: tuple[Plot, ...] = (
         name="excess",
         place="leaks",
         draw=lambda shown: plots.excess_panels(shown.audit.models, shown.t),
-        caption=_caption_of("plots.excess.caption", count=True),
+        caption=_caption_writer("plots.excess.caption", counts_panels=True),
     ),
     Plot(
         name="ngrams",
@@ -214,7 +221,7 @@ PLOTS: tuple[Plot, ...] = (
         name="low_cost",
         place="low_cost",
         draw=lambda shown: membership_plots.low_cost_panels(shown.audit.models, shown.f1_of_all, shown.t),
-        caption=_caption_of("plots.low_cost.caption"),
+        caption=_caption_writer("plots.low_cost.caption"),
         titled=False,
         columns=3,
         keyed=True,
@@ -223,7 +230,7 @@ PLOTS: tuple[Plot, ...] = (
         name="auc",
         place="membership",
         draw=lambda shown: membership_plots.auc_panels(shown.audit.models, shown.attacks, shown.t),
-        caption=_caption_of("plots.auc.caption", count=True),
+        caption=_caption_writer("plots.auc.caption", counts_panels=True),
         titled=False,
         keyed=True,
     ),
@@ -242,7 +249,7 @@ PLOTS: tuple[Plot, ...] = (
             for attack in shown.attacks[:1]
             for panel in membership_plots.precision_panels(shown.audit.models, attack, shown.t)
         ],
-        caption=_caption_of("plots.precision.caption"),
+        caption=_caption_writer("plots.precision.caption"),
         titled=False,
         folded=True,
     ),

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from reticent.audit.report.figure import (
     alt_text,
-    dodge,
+    estimate_in_words,
     has_value,
     look_of,
+    marker_offset,
     new_panel,
     printable,
-    say,
-    spread,
     styled,
     to_svg,
+    values_and_ends,
     whiskers,
 )
 from reticent.audit.report.selectors import groups_of, last_of
@@ -47,12 +47,12 @@ def continuation_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> 
             found = {name: getattr(model.generated.heldout, name) for name in LIKENESS}
             for number, (name, (_, marker)) in enumerate(LIKENESS.items()):
                 if has_value(found[name]):
-                    value, low, high = spread([found[name]])
+                    value, low, high = values_and_ends([found[name]])
                     axis.errorbar(
-                        value, [row + dodge(number, len(LIKENESS), 0.2)], xerr=whiskers(value, low, high), fmt=marker,
-                        color=look_of(model.recipe).light, markersize=4.5, elinewidth=1,
+                        value, [row + marker_offset(number, len(LIKENESS), 0.2)], xerr=whiskers(value, low, high),
+                        fmt=marker, color=look_of(model.recipe).light, markersize=4.5, elinewidth=1,
                     )  # fmt: skip
-            numbers = ", ".join(f"{title} {say(found[name], t)}" for name, (title, _) in LIKENESS.items())
+            numbers = ", ".join(f"{title} {estimate_in_words(found[name], t)}" for name, (title, _) in LIKENESS.items())
             said.append(t("common.name_what", name=printable(model.recipe), what=numbers))
         axis.set_yticks(range(len(entries)), [printable(m.recipe) for m in entries])
         label = "   ".join(f"{mark} {title}" for mark, (title, _) in zip("●◆▲■", LIKENESS.values(), strict=True))
@@ -78,12 +78,12 @@ def f1_panels(results: Sequence[ClassificationEvidence], t: Texts = ENGLISH) -> 
         for at, row in enumerate(rows):
             for side, (estimate, marker) in enumerate(((row.macro_f1, "o"), (row.micro_f1, "D"))):
                 if has_value(estimate):
-                    value, low, high = spread([estimate])
+                    value, low, high = values_and_ends([estimate])
                     axis.errorbar(
-                        value, [at + dodge(side, 2, 0.24)], xerr=whiskers(value, low, high), fmt=marker,
+                        value, [at + marker_offset(side, 2, 0.24)], xerr=whiskers(value, low, high), fmt=marker,
                         color=look_of(row.recipe).light, markersize=4.5, elinewidth=1,
                     )  # fmt: skip
-            macro, micro = say(row.macro_f1, t), say(row.micro_f1, t)
+            macro, micro = estimate_in_words(row.macro_f1, t), estimate_in_words(row.micro_f1, t)
             said.append(
                 t("plots.name_macro_f1_macro_micro_f1_micro", name=start_name(row, t), macro=macro, micro=micro)
             )

@@ -36,7 +36,7 @@ from reticent.core.errors import TrainingError
 from reticent.core.progress import log_warning
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
-from reticent.trainer.attention import seeing
+from reticent.trainer.attention import using_mask
 from reticent.trainer.ghost_norms import linear_squares, row_squares, tied_products
 from reticent.trainer.models import fused_activations, lm_head, logits_of, whole_inputs
 from reticent.trainer.windows import SpecialIds, Windows, cut_windows
@@ -265,7 +265,7 @@ class _LossWindows:
         for start in range(0, len(windows), ROWS_AT_ONCE):
             some = windows[start : start + ROWS_AT_ONCE]
             question = self._batch(some, np.zeros(len(some), dtype=np.int64))
-            with seeing(self.net, question.seen):
+            with using_mask(self.net, question.seen):
                 logits = logits_of(self.net, self.head, question.given, question.seen, question.wanted)
             torch.nn.functional.cross_entropy(logits.float(), question.true, reduction="sum").backward()
         return {weight: weight.grad for weight in self.net.parameters() if weight.grad is not None}
@@ -364,7 +364,7 @@ class _Layers:
         with self._hooked():
             for question in questions:
                 self._batch, self._is_last = question, question is questions[-1]
-                with seeing(self.net, question.seen):
+                with using_mask(self.net, question.seen):
                     inputs = whole_inputs(self.net, question.given, question.seen)
                     values = self.net(**inputs).logits if self.head is None else self.net.base_model(**inputs)[0]
                     at = values.flatten(0, 1).index_select(0, question.wanted)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from reticent.trainer.attention import seeing
+from reticent.trainer.attention import using_mask
 from reticent.trainer.models import lm_head
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def _states(
         if is_shareable(cache):
             cache.batch_repeat_interleave(alike)
             return states_of(model, head, input_ids=ids_NT[:, shared:], past_key_values=cache, use_cache=True)[0]
-    with seeing(model, mask):
+    with using_mask(model, mask):
         return states_of(model, head, input_ids=ids_NT, attention_mask=mask)[0][:, shared:]
 
 

@@ -28,7 +28,7 @@ from reticent.engine.document_kernels import document_ranks
 from reticent.engine.kernels import number_tuples, word_slots
 from reticent.engine.randomness import generator
 from reticent.engine.store import TokenStore
-from reticent.trainer.attention import seeing
+from reticent.trainer.attention import using_mask
 from reticent.trainer.distributed import World
 from reticent.trainer.models import fused_activations, lm_head, logits_of
 from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, prefetched
@@ -476,7 +476,7 @@ class Scorer:
         model: Any, head: Any, given: torch.Tensor, mask: torch.Tensor | None, wanted: torch.Tensor
     ) -> torch.Tensor:
         """Return the last hidden states (N, D) at the wanted cells; logits without ``head``."""
-        with seeing(model, mask):
+        with using_mask(model, mask):
             return logits_of(model, None if head is None else torch.nn.Identity(), given, mask, wanted)
 
     def _rows_at_once(self, width: int) -> int:

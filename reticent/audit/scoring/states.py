@@ -13,7 +13,7 @@ import torch
 from reticent.core.device import autocast, pick_device
 from reticent.core.errors import TrainingError
 from reticent.engine.store import TokenStore
-from reticent.trainer.attention import seeing
+from reticent.trainer.attention import using_mask
 from reticent.trainer.windows import SpecialIds, cut_windows
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def document_states(
         batch = windows.gather(numbers)
         ids, text = (torch.from_numpy(a).to(where) for a in (batch.input_ids, batch.is_text))
         seen = None if batch.attention.all() else torch.from_numpy(batch.attention).to(where)
-        with autocast(bf16, where), seeing(net, seen):
+        with autocast(bf16, where), using_mask(net, seen):
             states_BTH = net.base_model(input_ids=ids, attention_mask=seen).last_hidden_state
         states_BTH = states_BTH.double() * text[:, :, None]
         both = torch.cat([states_BTH.sum(1), states_BTH.square().sum(1)], dim=1).cpu().numpy()

@@ -97,7 +97,7 @@ class Estimate:
         high = self.value + math.hypot(self.high - self.value, max(above, 0.0))
         return replace(self, low=max(low, least), high=min(high, 1.0))
 
-    def closed(self, raw: Estimate, cell: int) -> Estimate:
+    def withhold_small_counts(self, raw: Estimate, cell: int) -> Estimate:
         """Return the publishable estimate: the numbers of ``raw``, all withheld if 1 to ``cell`` - 1 individuals or
         households are behind them."""
         kept = replace(self, value=raw.value, low=raw.low, high=raw.high, n=raw.n, num_households=raw.num_households)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from reticent.audit.evidence.membership import BestAttack, MeasuredAttack
 
 
-def over_seeds(models: Sequence[ModelEvidence], small_cell: int = 5) -> list[ModelEvidence]:
+def average_over_seeds(models: Sequence[ModelEvidence], small_cell: int = 5) -> list[ModelEvidence]:
     """Return one entry, a mean over seeds, for each (model, objective, recipe, epoch), in the order of the audit.
 
     An entry with one training, or without a seed, stays as it is. Counts are means, rounded up. Ledgers are sums.
@@ -44,7 +44,7 @@ def last_checkpoints(models: Sequence[ModelEvidence], cell: int = 5) -> list[Mod
     """Return the entry of the highest epoch of each (model section, objective, recipe), a mean over its seeds, in the
     order of the audit."""
     last: dict[tuple[str | None, str, str], ModelEvidence] = {}
-    for model in over_seeds(models, cell):
+    for model in average_over_seeds(models, cell):
         key = (model.model, model.objective, model.recipe)
         if key not in last or model.epoch > last[key].epoch:
             last[key] = model
@@ -72,8 +72,8 @@ def classification_over_seeds(result: ClassificationEvidence, small_cell: int = 
     )
 
 
-def num_seeds(models: Sequence[ModelEvidence]) -> int:
-    """Return the largest number of trainings in any entry of `over_seeds`."""
+def max_num_trainings(models: Sequence[ModelEvidence]) -> int:
+    """Return the largest number of trainings that any entry is a mean of; 1 for none."""
     return max((model.num_trainings or 1 for model in models), default=1)
 
 

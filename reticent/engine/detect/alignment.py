@@ -32,8 +32,8 @@ class Alignment:
     num_cutting_in_bytes: int = 0
 
     def check(self, found: pa.Table, texts: pa.Array, first: int) -> None:
-        """Count a batch's spans and those that start or end inside a word; raise `CorpusError` once more than half do.
-        ``first`` is the row number of the batch's first document."""
+        """Count a batch's spans, and how many of them start or end inside a word. Raise `CorpusError` if more than half
+        of all spans so far do. ``first`` is the row number of the batch's first document."""
         if not found.num_rows:
             return
         document, start, end = (found.column(name).to_numpy() for name in ("document", "start", "end"))
@@ -41,7 +41,7 @@ class Alignment:
         data, doc_bytes = utf8_bytes(texts.take(pa.array(rows)))
         at = np.flatnonzero((data & 0xC0) != 0x80)  # where each character begins
         doc_chars = np.searchsorted(at, doc_bytes)
-        joined = _inside_words(data)
+        joined = _splits_word(data)
         joined[doc_bytes] = False
         begins = np.append(at, len(data))
 
@@ -84,9 +84,9 @@ def utf8_bytes(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     return data, offsets - offsets[0]
 
 
-def _inside_words(data: np.ndarray) -> np.ndarray:
-    """Return for each byte position of UTF-8 text, and its end, whether a cut there would split a word or a character,
-    bool. Word characters are ASCII letters and digits, and the letters from U+00C0 to U+06FF; scripts without spaces
+def _splits_word(data: np.ndarray) -> np.ndarray:
+    """Return for each byte position of UTF-8 text, its end included, whether a cut there would split a word or a
+    character; bool. Words are of ASCII letters and digits, and letters from U+00C0 to U+06FF; scripts without spaces
     have no word to cut."""
     letter = np.zeros(256, dtype=bool)
     for low, high in (("0", "9"), ("A", "Z"), ("a", "z")):

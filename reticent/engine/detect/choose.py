@@ -68,16 +68,15 @@ class DetectorRow:
         return getattr(importlib.import_module(f"reticent.engine.detect.{self.module}"), self.kind)
 
 
-def _why_learning(options: Mapping[str, Any]) -> str:
-    """Return the reason why spans depend on other documents, for a detector that learns common words; "" if it is given
+def _why_common_words_matter(options: Mapping[str, Any]) -> str:
+    """Return why the spans of a detector that learns common words depend on other documents; "" if its options give it
     a list of them."""
     has_list = options.get("common") or options.get("guard") is False
     return "" if has_list else "it learns the common words from all documents (the option common names a list of them)"
 
 
-def _why_computing(_: Mapping[str, Any]) -> str:
-    """Return the reason why a neural network's spans depend on other documents: rounding varies with the batch
-    shape."""
+def _why_batches_matter(_: Mapping[str, Any]) -> str:
+    """Return why the spans of a neural network depend on other documents: rounding varies with the batch shape."""
     return "the last digits of a model's numbers depend on the documents in its batch"
 
 
@@ -107,7 +106,7 @@ _ROWS: Final = (
         needs={"table": '"records.parquet"', "columns": '{ last_name = "surname" }'},
         files=("table", "common"),
         short={"records": "table"},
-        depends=_why_learning,
+        depends=_why_common_words_matter,
     ),
     DetectorRow(
         name="gazetteer",
@@ -118,7 +117,7 @@ _ROWS: Final = (
         needs={"lists": '{ CITY = "cities.txt" }'},
         files=("lists", "common"),
         short={"lists": "lists"},
-        depends=_why_learning,
+        depends=_why_common_words_matter,
     ),
     DetectorRow(
         name="shipped",
@@ -127,7 +126,7 @@ _ROWS: Final = (
         about="names, places and organisations, by a tagger of the document's language",
         published=("common",),
         files=("common",),
-        depends=_why_learning,
+        depends=_why_common_words_matter,
     ),
     DetectorRow(
         name="learned",
@@ -155,7 +154,7 @@ _ROWS: Final = (
         needs={"pipeline": '"pipeline name or path"'},
         perhaps_files=("pipeline",),
         short={"spacy": "pipeline"},
-        depends=_why_computing,
+        depends=_why_batches_matter,
     ),
     DetectorRow(
         name="transformers",
@@ -167,7 +166,7 @@ _ROWS: Final = (
         perhaps_files=("model",),
         from_hub=("model",),
         short={"transformers": "model"},
-        depends=_why_computing,
+        depends=_why_batches_matter,
     ),
     DetectorRow(
         name="presidio",
@@ -177,7 +176,7 @@ _ROWS: Final = (
         published=("language", "pipeline", "entities"),
         extra="presidio",
         perhaps_files=("pipeline",),
-        depends=_why_computing,
+        depends=_why_batches_matter,
     ),
     DetectorRow(
         name="eds",
@@ -187,7 +186,7 @@ _ROWS: Final = (
         published=("pipeline", "groups", "labels"),
         extra="eds",
         perhaps_files=("pipeline",),
-        depends=_why_computing,
+        depends=_why_batches_matter,
     ),
 )
 #: Every detector by name.
@@ -201,7 +200,8 @@ def make_detectors(
     num_threads: int = 0,
     ids: Ids = "stop",
 ) -> list[Detector]:
-    """Return new detectors of these names, in their order.
+    """Return new detectors of these names, in their order. ``options`` maps a name to the keyword arguments of its
+    class; ``ids`` is the job's setting ``corpus.ids``.
 
     Parameters
     ----------
@@ -245,7 +245,8 @@ def check_options(name: str, options: Mapping[str, Any]) -> None:
 
 
 def option_files(options: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Path]]:
-    """Yield (option name, path) for every file and folder that these detectors read."""
+    """Yield (option name, path) for every file and folder that detector options name; ``options`` maps a detector to
+    its options."""
     for name, table in options.items():
         row = DETECTORS[require_detector(name)]
         for option, value in table.items():
@@ -263,8 +264,8 @@ def option_files(options: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str
 
 
 def option_packages(options: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return a dict from package name to version, for the pipelines and models in detector options that are installed
-    packages."""
+    """Return the versions of installed packages (pipelines and models) that detector options name, by package name;
+    ``options`` maps a detector to its options."""
 
     found = {}
     for name, table in options.items():

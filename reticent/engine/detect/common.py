@@ -51,16 +51,16 @@ def count_common_words(
     *,
     num_documents: int | None = None,
     num_threads: int = 0,
-    beside: Callable[[pa.Array], None] | None = None,
+    on_texts: Callable[[pa.Array], None] | None = None,
 ) -> CommonWords:
-    """Return counts, per word of the corpus, of lower-case and capitalised occurrences. Cost: one pass over the text;
-    memory by the vocabulary.
+    """Count the lower-case and capitalised occurrences of each word of the corpus, in one pass over the text;
+    ``on_texts`` is called with each batch of texts. Memory grows with the vocabulary.
 
     Parameters
     ----------
     num_documents : int, optional
         About how many documents are counted where there are more, drawn at random and always the same; default: all.
-    beside : called with the texts of all documents, batch by batch, in the same pass
+    on_texts : called with the texts of all documents, batch by batch, in the same pass
     """
 
     common = _rust.CommonWords()
@@ -77,18 +77,17 @@ def count_common_words(
         common.add(batch.column("text"), ids, num_threads=num_threads)
 
     for batch, _ in overlapped(corpus.batches(columns=("individual_id", "text")), count):
-        if beside:
-            beside(batch.column("text"))
+        if on_texts:
+            on_texts(batch.column("text"))
     common.merge()
     return common
 
 
 def learn_common_words(
-    corpus: Corpus, detectors: Sequence[Any], beside: Callable[[pa.Array], None] | None = None
+    corpus: Corpus, detectors: Sequence[Any], on_texts: Callable[[pa.Array], None] | None = None
 ) -> None:
-    """Count the corpus's words once, and give the counts to all detectors that need common words and were given no list
-    (from a sample of documents if that is enough for all). ``beside`` is called with all texts, batch by batch, in the
-    same pass, or in one of its own if nothing is counted."""
+    """Count the corpus's words in one pass, and give the counts to every detector that needs common words and has no
+    list. ``on_texts`` is called with each batch of texts, even if no detector needs counts."""
     wanting = [detector for detector in detectors if getattr(detector, "common_words", False) is None]
     if wanting:
         enough = all(getattr(detector, "learns_from_sample", False) for detector in wanting)
@@ -96,16 +95,16 @@ def learn_common_words(
             corpus,
             num_documents=SAMPLE_DOCUMENTS if enough else None,
             num_threads=wanting[0].num_threads,
-            beside=beside,
+            on_texts=on_texts,
         )
         for detector in wanting:
             detector.common_words = common
         for detector in detectors:
             if hasattr(detector, "known_words"):
                 detector.known_words = common
-    elif beside:
+    elif on_texts:
         for batch in read_ahead(corpus.batches(columns=("text",))):
-            beside(batch.column("text"))
+            on_texts(batch.column("text"))
 
 
 def counted_words(corpus: Corpus, detectors: Sequence[Any]) -> CommonWords | None:
@@ -115,8 +114,8 @@ def counted_words(corpus: Corpus, detectors: Sequence[Any]) -> CommonWords | Non
 
 
 def without_common_words(found: pa.Table, texts: pa.Array | pa.ChunkedArray, common: CommonWords) -> pa.Table:
-    """Return the spans except NAME spans that consist of common words only, as a small NER model takes headings ("CHIEF
-    COMPLAINT") for names; schema `BATCH_SPANS`.
+    """Drop NAME spans that consist of common words only, as small NER models take headings ("CHIEF COMPLAINT") for
+    names. Return the other spans (schema `BATCH_SPANS`).
 
     Cost: a look-up a word of the names.
     """
@@ -124,22 +123,23 @@ def without_common_words(found: pa.Table, texts: pa.Array | pa.ChunkedArray, com
     of_names = np.array([category(label) == "NAME" for label in labels.dictionary.to_pylist()], dtype=bool)
     rows = np.flatnonzero(of_names[labels.indices.to_numpy()]) if found.num_rows else np.empty(0, dtype=np.int64)
     documents, starts, ends = (found.column(name).to_numpy()[rows].tolist() for name in ("document", "start", "end"))
-    read = texts_of(texts, documents)
+    read = texts_by_row(texts, documents)
     names = [read[document][start:end] for document, start, end in zip(documents, starts, ends, strict=True)]
     distinct = list({*_WORD.findall("\n".join(names))})
     are_common = common.are_widespread(pa.array(distinct, pa.string())).tolist()
     widespread = {word for word, is_common in zip(distinct, are_common, strict=True) if is_common}
 
-    def is_name(name: str) -> bool:
+    def may_be_name(name: str) -> bool:
+        """Whether a text has a word that is not common, or no word at all."""
         first = _WORD.search(name)  # mostly no common word, so that the others need not be found
         return first is None or first[0] not in widespread or not widespread.issuperset(_WORD.findall(name))
 
     keep = np.ones(found.num_rows, dtype=bool)
-    keep[rows] = [is_name(name) for name in names]
+    keep[rows] = [may_be_name(name) for name in names]
     return found.filter(pa.array(keep))
 
 
-def texts_of(texts: pa.Array | pa.ChunkedArray, rows: Sequence[int]) -> dict[int, str]:
-    """Return row -> text of the given rows, each read once."""
+def texts_by_row(texts: pa.Array | pa.ChunkedArray, rows: Sequence[int]) -> dict[int, str]:
+    """Return a dict from row number to text for these rows; a row that is asked for several times is read once."""
     distinct = sorted(set(rows))
     return dict(zip(distinct, texts.take(pa.array(distinct, pa.int64())).to_pylist(), strict=True))

@@ -55,7 +55,7 @@ def find_in_turn(detectors: Sequence[Any], batch: pa.RecordBatch) -> pa.Table:
     for detector in sorted(detectors, key=detection_stage):
         reads = hasattr(detector, "detect_beside")
         table = detector.detect_beside(batch, found) if reads else detector.detect(batch)
-        found = pa.concat_tables([found, named(table, detector.name)])
+        found = pa.concat_tables([found, with_detector_column(table, detector.name)])
     return found
 
 
@@ -95,16 +95,16 @@ def detection_stage(detector: Any) -> int:
     return hasattr(detector, "detect_beside") + hasattr(detector, "reads")
 
 
-def named(spans: pa.Table, detector: str) -> pa.Table:
-    """Return a table of spans (schema `BATCH_SPANS`) with a column added that has the detector's name (schema
-    `FOUND`)."""
-    return spans.append_column(FOUND.field("detector"), pa.array([detector] * len(spans), pa.string()))
+def with_detector_column(spans: pa.Table, name: str) -> pa.Table:
+    """Return a table of spans (schema `BATCH_SPANS`) with the column ``detector`` added, which holds ``name`` in every
+    row (schema `FOUND`)."""
+    return spans.append_column(FOUND.field("detector"), pa.array([name] * len(spans), pa.string()))
 
 
-def found_in(found: pa.Table, rows: np.ndarray) -> pa.Table:
-    """Return the spans (schema `FOUND`) in the documents of these rows (ascending, at least one), with documents
-    renumbered from 0."""
-    document = found.column("document").to_numpy()
+def found_in(spans: pa.Table, rows: np.ndarray) -> pa.Table:
+    """Return the spans (schema `FOUND`) in the documents with these row numbers (ascending, at least one). Documents
+    are renumbered from 0."""
+    document = spans.column("document").to_numpy()
     place = np.searchsorted(rows, document)
     kept = rows[np.minimum(place, len(rows) - 1)] == document
-    return found.filter(pa.array(kept)).set_column(0, FOUND.field(0), pa.array(place[kept]))
+    return spans.filter(pa.array(kept)).set_column(0, FOUND.field(0), pa.array(place[kept]))

@@ -82,10 +82,10 @@ class EdsDetector:
         texts = batch.column("text").to_pylist()
         windows = cut_texts(texts, self.WINDOW, self.OVERLAP)
         parsed = self._nlp.pipe([texts[w.document][w.start : w.end] for w in windows], batch_size=self._batch_size)
-        return join_spans(windows, [self._spans_of(document) for document in parsed])
+        return join_spans(windows, [self._wanted_spans(document) for document in parsed])
 
-    def _spans_of(self, parsed: Any) -> list[Found]:
-        """Return (start, end, label, score) of the wanted entities in a document that edsnlp has processed."""
+    def _wanted_spans(self, parsed: Any) -> list[Found]:
+        """Return the wanted entities in a document that edsnlp has processed, each as (start, end, label, score)."""
         spans = [*parsed.ents, *(span for group in self._groups for span in parsed.spans.get(group, ()))]
         return [
             (span.start_char, span.end_char, span.label_.upper(), 1.0)

@@ -89,7 +89,8 @@ class GazetteerDetector:
         return self.as_spans(pa.record_batch(found))
 
     def choice(self) -> tuple[Gazetteer, CommonWords | None]:
-        """Return the compiled name lists and the common words (or None), as `detect_together` needs them."""
+        """Return the arguments of this detector for the fused pass of `detect_together`: compiled name lists, and
+        common words or None."""
         return self._gazetteer, self.common_words or None
 
     def as_spans(self, found: pa.RecordBatch) -> pa.Table:

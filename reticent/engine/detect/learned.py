@@ -190,18 +190,18 @@ class Tagger:
         """Names of the detectors whose spans the tagger reads as features."""
         return tuple(dict.fromkeys(hint.partition(":")[0] for hint in self.header.hints))
 
-    def leaning(self, lean: float) -> Tagger:
-        """Return a copy of the tagger with ``lean`` subtracted from the score of the class "no identifier", which
+    def with_bias(self, bias: float) -> Tagger:
+        """Return a copy of the tagger with ``bias`` subtracted from the score of the class "no identifier", which
         raises recall."""
-        return Tagger(self.core, replace(self.header, lean=lean))
+        return Tagger(self.core, replace(self.header, lean=bias))
 
     def find(
         self, texts: pa.Array, found: pa.Table, *, common: CommonWords | None = None, num_threads: int = 0
     ) -> pa.Table:
-        """Return the spans predicted in texts (schema `BATCH_SPANS`); ``found`` has other detectors' spans in them
-        (schema `FOUND`), which are features."""
+        """Return the spans that the tagger predicts in texts (schema `BATCH_SPANS`). ``found``, the spans of other
+        detectors in these texts (schema `FOUND`), serves as features."""
         header = self.header
-        hints = _hints(found, len(texts), header.hints)
+        hints = _hint_arrays(found, len(texts), header.hints)
         common = common if header.config["corpus"] else None
         batch = pa.record_batch(
             self.core.find(texts, hints, header.hints, lean=header.lean, common=common, num_threads=num_threads)
@@ -361,7 +361,7 @@ def learn_tagger(
         individuals,
         documents.column("weight").to_numpy().astype(np.float32),
         (marks["offsets"], marks["start"], marks["end"], numbers),
-        _hints(found, documents.num_rows, hints),
+        _hint_arrays(found, documents.num_rows, hints),
         hints,
         common=common if config.corpus else None,
         k=config.k,
@@ -402,10 +402,10 @@ def _known_category(label: str) -> str:
     return name if name in CATEGORIES else "OTHER"
 
 
-def _class_of_label(label: str, lanes: Mapping[str, int]) -> int:
-    """Return the number of a label's output class; labels of categories with too few examples get the class for unknown
-    ones."""
-    return _UNKNOWN_LANE if label == UNKNOWN else lanes.get(_known_category(label), _UNKNOWN_LANE)
+def _class_of_label(label: str, class_of_category: Mapping[str, int]) -> int:
+    """Return the output class (integer) of a label. Labels of categories with too few examples share the class for
+    unknown ones."""
+    return _UNKNOWN_LANE if label == UNKNOWN else class_of_category.get(_known_category(label), _UNKNOWN_LANE)
 
 
 def _mark_arrays(spans: pa.ChunkedArray) -> dict[str, Any]:
@@ -421,26 +421,26 @@ def _mark_arrays(spans: pa.ChunkedArray) -> dict[str, Any]:
     return {"offsets": offsets, **ends, "label": pc.struct_field(flat, "label")}
 
 
-def _hint_names(found: pa.Table) -> tuple[list[str], np.ndarray]:
-    """Return the feature names "detector:category" that these spans can have, and for each span the index of its
-    name."""
-    detector, label = (found.column(name).combine_chunks().dictionary_encode() for name in ("detector", "label"))
+def _hint_names(spans: pa.Table) -> tuple[list[str], np.ndarray]:
+    """Return the distinct feature names "detector:category" of these spans, and for each span the index of its name,
+    int64."""
+    detector, label = (spans.column(name).combine_chunks().dictionary_encode() for name in ("detector", "label"))
     categories = [category(name) for name in label.dictionary.to_pylist()]
     names = [f"{name}:{own}" for name in detector.dictionary.to_pylist() for own in categories]
     return names, detector.indices.to_numpy().astype(np.int64) * len(categories) + label.indices.to_numpy()
 
 
-def _hints(found: pa.Table, num_documents: int, names: Sequence[str]) -> _Spans:
-    """Return spans as arrays, sorted by document, for the Rust core: offsets, starts, ends and indices into the feature
-    ``names``; spans of other names are dropped."""
+def _hint_arrays(spans: pa.Table, num_documents: int, names: Sequence[str]) -> _Spans:
+    """Return spans as arrays sorted by document: offsets by document, starts, ends, and indices into the feature
+    ``names``. Spans whose feature is not listed are dropped."""
     known = {name: number for number, name in enumerate(names)}
-    own, place = _hint_names(found)
+    own, place = _hint_names(spans)
     numbers = np.array([known.get(name, -1) for name in own], dtype=np.int64)[place]
-    document = found.column("document").to_numpy()
+    document = spans.column("document").to_numpy()
     order = np.argsort(document, kind="stable")
     order = order[numbers[order] >= 0] if len(order) else order
     offsets = np.searchsorted(document[order], np.arange(num_documents + 1)).astype(np.int64)
-    start, end = (found.column(name).to_numpy()[order].astype(np.int32) for name in ("start", "end"))
+    start, end = (spans.column(name).to_numpy()[order].astype(np.int32) for name in ("start", "end"))
     return offsets, start, end, numbers[order].astype(np.uint32)
 
 

@@ -46,9 +46,9 @@ class LineSpans:
     def __len__(self) -> int:
         return len(self.start)
 
-    def take(self, which: np.ndarray) -> LineSpans:
-        """Return the spans with these indices, or those where a boolean mask is True."""
-        return LineSpans(**{name: getattr(self, name)[which] for name in self.__slots__})
+    def take(self, selection: np.ndarray) -> LineSpans:
+        """Return the spans at these indices, or, for a boolean mask, those where it is True."""
+        return LineSpans(**{name: getattr(self, name)[selection] for name in self.__slots__})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +88,9 @@ class Marks:
         """Number of distinct individuals in the annotated documents."""
         return int(self.individual.max(initial=-1)) + 1
 
-    def chosen(self, *, detectors: Sequence[str] | None = None, categories: Sequence[str] | None = None) -> Marks:
-        """Return a copy with the spans of these detectors and categories only; a detector may have no spans."""
+    def with_only(self, *, detectors: Sequence[str] | None = None, categories: Sequence[str] | None = None) -> Marks:
+        """Return a copy with only the spans of these detectors and categories; None keeps all. A named detector may
+        have no spans."""
         names = self.detectors if detectors is None else tuple(detectors)
         number = np.array([names.index(name) if name in names else -1 for name in self.detectors], dtype=np.int64)
         of_category = np.array([categories is None or name in categories for name in self.categories], dtype=bool)
@@ -139,7 +140,8 @@ def read_marks(corpus: Corpus, folder: Path | str, left_out: np.ndarray | None =
 
 
 def _drop_gold_spans(batches: Iterable[pa.RecordBatch], left_out: np.ndarray) -> Iterator[pa.RecordBatch]:
-    """Yield the record batches with null gold spans for the documents where ``left_out`` is True."""
+    """Yield the record batches with the gold spans (last column) set to null in documents where ``left_out`` is
+    True."""
     first = 0
     for batch in batches:
         mask = left_out[first : first + batch.num_rows]
@@ -149,8 +151,8 @@ def _drop_gold_spans(batches: Iterable[pa.RecordBatch], left_out: np.ndarray) ->
 
 
 def gather_marks(batches: Iterable[pa.RecordBatch], found: pa.Table) -> Marks:
-    """Return gold spans of documents (record batches with individual_id, text, and spans or mentions) and the spans
-    detected in them (``found``: schema `SPANS`, in document order) as flat arrays."""
+    """Return the gold spans of documents and the spans detected in them as flat arrays. ``batches`` have individual_id,
+    text, and spans or mentions; ``found`` has the detected spans in document order (schema `SPANS`)."""
     line = _Line(found)
     for batch in batches:
         line.add(batch)
@@ -201,10 +203,13 @@ class _Line:
         self._num_documents += batch.num_rows
         self._num_characters = int(base[-1])
 
-    def _gold_fields(self, column: pa.Array, texts: pa.Array, base: np.ndarray) -> dict[str, np.ndarray | pa.Array]:
-        """Return the gold spans of a batch as arrays: document, start and end over all documents read so far, label,
-        identifier type, entity name and text hash."""
-        parents, flat = pc.list_parent_indices(column), pc.list_flatten(column)
+    def _gold_fields(
+        self, gold: pa.Array, texts: pa.Array, text_offsets: np.ndarray
+    ) -> dict[str, np.ndarray | pa.Array]:
+        """Return a batch's gold spans as arrays: document, start, end, label, identifier type, entity name, text hash.
+        Offsets count characters from the start of the first document read (``text_offsets``: where each text of the
+        batch begins)."""
+        parents, flat = pc.list_parent_indices(gold), pc.list_flatten(gold)
         names = [field.name for field in flat.type]
         fields = {name: pc.struct_field(flat, name) for name in names}
         absent = pa.nulls(len(flat), pa.string())
@@ -219,8 +224,8 @@ class _Line:
         )
         return {
             "document": document + self._num_documents,
-            "start": start + base[document],
-            "end": end + base[document],
+            "start": start + text_offsets[document],
+            "end": end + text_offsets[document],
             "label": fields["label"],
             "kind": kinds,
             "named": named,
@@ -242,7 +247,7 @@ class _Line:
             for name in ("document", "start", "end", "row")
         }
         labels = self._label.take(pa.array(found["row"]))
-        gold_category, found_category, categories = _categories(gold["label"], labels)
+        gold_category, found_category, categories = _category_codes(gold["label"], labels)
         kinds = gold["kind"].dictionary_encode()
         return Marks(
             individual=individual,
@@ -250,7 +255,7 @@ class _Line:
             num_characters=self._num_characters,
             gold=_line_spans(gold, gold_category, words),
             found=_line_spans(found, found_category, words),
-            entity=_entity_numbers(gold, gold_category, individual),
+            entity=_entity_codes(gold, gold_category, individual),
             identifier_type=kinds.indices.to_numpy().astype(np.int64),
             detector=self._detector.indices.to_numpy().astype(np.int64)[found["row"]],
             categories=categories,
@@ -271,32 +276,33 @@ def _concatenate(parts: list[Any]) -> Any:
     return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else pa.concat_arrays(parts)
 
 
-def _line_spans(at: dict, categories: np.ndarray, words: list[np.ndarray]) -> LineSpans:
-    """Return spans with their first and last (exclusive) word; ``at`` has document, start and end, ``words`` the starts
-    and ends of all words."""
-    starts, ends = words
+def _line_spans(bounds: dict, categories: np.ndarray, word_bounds: list[np.ndarray]) -> LineSpans:
+    """Return spans with their first and last (exclusive) word added. ``bounds`` holds document, start and end of the
+    spans; ``word_bounds`` the starts and the ends of all words."""
+    starts, ends = word_bounds
     return LineSpans(
-        document=at["document"],
-        start=at["start"],
-        end=at["end"],
-        first_word=np.searchsorted(ends, at["start"], side="right"),
-        end_word=np.searchsorted(starts, at["end"], side="left"),
+        document=bounds["document"],
+        start=bounds["start"],
+        end=bounds["end"],
+        first_word=np.searchsorted(ends, bounds["start"], side="right"),
+        end_word=np.searchsorted(starts, bounds["end"], side="left"),
         category=categories,
     )
 
 
-def _categories(gold: pa.Array, found: pa.Array) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Return the category numbers of the gold labels and of the detected ones, int64, and the sorted category names."""
-    labels = pa.concat_arrays([gold.cast(pa.string()), found.cast(pa.string())]).dictionary_encode()
+def _category_codes(gold_labels: pa.Array, found_labels: pa.Array) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """Return the category codes of the gold labels and of the detected labels, int64, and the sorted category names
+    that they index."""
+    labels = pa.concat_arrays([gold_labels.cast(pa.string()), found_labels.cast(pa.string())]).dictionary_encode()
     of_label = [category(label) for label in labels.dictionary.to_pylist()]
     names = tuple(sorted(set(of_label)))
     numbers = np.array([names.index(name) for name in of_label], dtype=np.int64)
     codes = numbers[labels.indices.to_numpy()] if len(labels) else np.empty(0, dtype=np.int64)
-    return codes[: len(gold)], codes[len(gold) :], names
+    return codes[: len(gold_labels)], codes[len(gold_labels) :], names
 
 
-def _entity_numbers(gold: dict, categories: np.ndarray, individual: np.ndarray) -> np.ndarray:
-    """Return for each gold span the number of the entity it mentions, int64: equal numbers mean the same entity (see
+def _entity_codes(gold: dict, categories: np.ndarray, individual: np.ndarray) -> np.ndarray:
+    """Return an integer for each gold span, int64; two spans have the same one if they mention the same entity (see
     `Marks.entity`)."""
     named = gold["named"].dictionary_encode()
     has_name = named.is_valid().to_numpy(zero_copy_only=False)

@@ -55,18 +55,18 @@ def cut_texts(texts: Sequence[str], length: int, overlap: int) -> list[Window]:
     for document, text in enumerate(texts):
         start = first = 0
         while len(text) - start > length:
-            end = _after_space(text, start + length, start + length // 2)
-            following = max(_after_space(text, end - overlap, end - 2 * overlap), start + 1)
-            last = _after_space(text, (following + end) // 2, following)
+            end = _offset_after_space(text, start + length, start + length // 2)
+            following = max(_offset_after_space(text, end - overlap, end - 2 * overlap), start + 1)
+            last = _offset_after_space(text, (following + end) // 2, following)
             windows.append(Window(document, start, end, first, last))
             start, first = following, last
         windows.append(Window(document, start, len(text), first, len(text)))
     return windows
 
 
-def _after_space(text: str, at: int, lowest: int) -> int:
-    """Return the largest offset up to ``at``, and above ``lowest``, that follows white space; ``at`` if there is
-    none."""
+def _offset_after_space(text: str, at: int, lowest: int) -> int:
+    """Return the largest offset in ``text`` that follows white space, at most ``at`` and above ``lowest``; ``at`` if
+    there is none."""
     for offset in range(at, max(lowest, 0), -1):
         if text[offset - 1].isspace():
             return offset
@@ -124,8 +124,8 @@ def _cut_window(text: str, window: Window, length: int) -> list[Window]:
 def find_in_pieces(
     pieces: Sequence[str], find: Callable[[list[str]], Sequence[list[Found]]], cache: SpanCache | None = None
 ) -> list[list[Found]]:
-    """Return the spans of each piece of text, calling ``find`` once with the distinct pieces that have a letter or
-    digit and are not cached, longest first.
+    """Return a list of spans for each piece of text. ``find`` is called once, with the distinct pieces that have a
+    letter or digit and are not in ``cache``, longest first.
 
     Raises
     ------
@@ -236,7 +236,7 @@ class SpanCache:
             table = pa.table(columns, schema=SCHEMA)
             self._write_table(table)
             self._new = {}
-            self._add_known(table, used=True)
+            self._add_known(table, is_used=True)
 
     def close(self) -> None:
         """Write the new passages to disk, and delete the cached ones that were never looked up, as the corpus no longer
@@ -281,11 +281,11 @@ class SpanCache:
                 path.unlink(missing_ok=True)
                 continue
             tables.append(table.replace_schema_metadata(None))
-        self._add_known(pa.concat_tables(tables), used=False)
+        self._add_known(pa.concat_tables(tables), is_used=False)
 
-    def _add_known(self, table: pa.Table, *, used: bool) -> None:
-        """Add the passages of a table to the sorted arrays of known hashes; arrays less than twice as long are merged,
-        so that each hash is sorted only a few times."""
+    def _add_known(self, table: pa.Table, *, is_used: bool) -> None:
+        """Make the passages of a table known to the cache, marked as used in this run or not. Their hashes are merged
+        with sorted arrays less than twice as long, so that each hash is sorted only a few times."""
         hashes, rows = _halves(b"".join(table.column("passage").to_pylist())), np.arange(table.num_rows)
         rows += self._table.num_rows
         while self._sorted and len(self._sorted[-1][1]) < 2 * len(rows):
@@ -295,7 +295,7 @@ class SpanCache:
         self._sorted.append((hashes[order], rows[order]))
         self._table = pa.concat_tables([self._table, table])
         self._spans = self._table.column("spans")
-        self._used = np.concatenate([self._used, np.full(table.num_rows, used)])
+        self._used = np.concatenate([self._used, np.full(table.num_rows, is_used)])
 
     def _hash(self, passage: str) -> bytes:
         """Return the keyed 128-bit hash of a passage."""
@@ -342,10 +342,10 @@ def delete_cache(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def take_cache(folder: Path, before: Path) -> None:
-    """Copy another run's span caches to ``folder``, except those already there. Keys are copied last: files without a
-    key are unusable, so an interrupted copy is repeated."""
-    for key in sorted(before.glob(f"*/{KEY}")):
+def copy_cache(folder: Path, source: Path) -> None:
+    """Copy the span caches of another run (folder ``source``) to ``folder``, except those already there. Keys are
+    copied last: files without a key are unusable, so an interrupted copy is repeated."""
+    for key in sorted(source.glob(f"*/{KEY}")):
         place = folder / key.parent.name
         if not (place / KEY).exists():
             make_private_folder(place)

@@ -92,7 +92,7 @@ def propagate(
             batch.labels,
             codes.reach[batch.labels],
             codes.is_name[batch.labels],
-            codes.sources(batch.spans),
+            codes.encode_detectors(batch.spans),
             counted=words if common is None else None,
             num_threads=num_threads,
         )
@@ -101,16 +101,17 @@ def propagate(
     num_surfaces, num_short, num_common = surfaces.finish(words)
     counts = {"spans": 0, "propagated": 0, "surfaces": num_surfaces, "short": num_short, "common": num_common}
 
-    def find(batch: _Batch) -> pa.RecordBatch:
-        """Return the occurrences of the collected identifier texts in a batch that are not spans yet."""
+    def find_new_spans(batch: _Batch) -> pa.RecordBatch:
+        """Return the occurrences in a batch of the identifier texts collected before, except those that are spans
+        already."""
         return pa.record_batch(
             surfaces.find(batch.texts, batch.units, *batch.bounds, batch.labels, common=words, num_threads=num_threads)
         )
 
     with pq.ParquetWriter(Path(spans_path_out), SPANS, compression="zstd") as writer:
-        for batch, found in worked_ahead(read_ahead(_read_batches(corpus, reader, codes)), find):
+        for batch, found in worked_ahead(read_ahead(_read_batches(corpus, reader, codes)), find_new_spans):
             known = batch.spans.set_column(0, SPANS.field(0), pc.add(batch.spans.column("document"), batch.first))
-            united = pa.concat_tables([known, codes.spans(found, batch.doc_ids, batch.first)])
+            united = pa.concat_tables([known, codes.decode_spans(found, batch.doc_ids, batch.first)])
             order = [(name, "ascending") for name in ("document", "start", "end", "label", "detector")]
             writer.write_table(united.sort_by(order))
             counts["spans"] += united.num_rows
@@ -153,9 +154,9 @@ def _read_batches(corpus: Corpus, reader: SpanReader, codes: _Codes) -> Iterator
             first,
             batch.column("doc_id"),
             batch.column("text"),
-            codes.units(batch),
+            codes.encode_individuals(batch),
             spans.set_column(0, SPANS.field(0), pc.subtract(spans.column("document"), first)),
-            codes.labels(spans),
+            codes.encode_labels(spans),
         )
         first += batch.num_rows
 
@@ -172,37 +173,39 @@ class _Codes:
         self.reach = np.empty(0, dtype=np.uint8)
         self.is_name = np.empty(0, dtype=np.uint8)
 
-    def labels(self, table: pa.Table) -> np.ndarray:
-        """Return the integer code of each span's label, uint32, and record how far each label spreads."""
-        codes = self._labels.of(table.column("label"))
+    def encode_labels(self, table: pa.Table) -> np.ndarray:
+        """Return the integer code of each span's label, uint32; also update ``reach`` and ``is_name``, which describe
+        each code."""
+        codes = self._labels.encode(table.column("label"))
         known = self._labels.values
         self.reach = np.array([_REACH[self._policy.scope_of(label)] for label in known], dtype=np.uint8)
         self.is_name = np.array([category(label) == "NAME" for label in known], dtype=np.uint8)
         return codes
 
-    def sources(self, table: pa.Table) -> np.ndarray:
-        """Return the integer code of the detector of each span, uint32."""
-        return self._sources.of(table.column("detector"))
+    def encode_detectors(self, table: pa.Table) -> np.ndarray:
+        """Return the integer code of each span's detector, uint32."""
+        return self._sources.encode(table.column("detector"))
 
-    def units(self, batch: pa.RecordBatch) -> np.ndarray:
-        """Return the integer code of each document's individual, uint32; the same code in every batch."""
+    def encode_individuals(self, batch: pa.RecordBatch) -> np.ndarray:
+        """Return the integer code of each document's individual, uint32; an individual has the same code in every
+        batch."""
         encoded = batch.column("individual_id").cast(pa.string()).dictionary_encode()
         codes = [self._units.setdefault(unit, len(self._units)) for unit in encoded.dictionary.to_pylist()]
         return np.array(codes, dtype=np.uint32)[encoded.indices.to_numpy()]
 
-    def spans(self, found: pa.RecordBatch, doc_ids: pa.Array, first: int) -> pa.Table:
-        """Return the Rust core's matches as a table of spans (schema `SPANS`); ``first`` is the row number of the
-        batch's first document."""
+    def decode_spans(self, matches: pa.RecordBatch, doc_ids: pa.Array, first: int) -> pa.Table:
+        """Return the Rust core's matches in a batch as a table of spans (schema `SPANS`); ``first`` is the row number
+        of the batch's first document."""
         detectors = [name if name.startswith(PREFIX) else PREFIX + name for name in self._sources.values]
-        document = found.column("document")
+        document = matches.column("document")
         columns: dict[str, Any] = {
             "document": pc.add(document.cast(pa.int64()), first),
             "doc_id": doc_ids.take(document),
-            "start": found.column("start"),
-            "end": found.column("end"),
-            "label": pa.array(self._labels.values, pa.string()).take(found.column("label")),
-            "detector": pa.array(detectors, pa.string()).take(found.column("source")),
-            "score": pa.array(np.ones(found.num_rows, dtype=np.float32)),
+            "start": matches.column("start"),
+            "end": matches.column("end"),
+            "label": pa.array(self._labels.values, pa.string()).take(matches.column("label")),
+            "detector": pa.array(detectors, pa.string()).take(matches.column("source")),
+            "score": pa.array(np.ones(matches.num_rows, dtype=np.float32)),
         }
         return pa.table(columns, schema=SPANS)
 
@@ -213,8 +216,8 @@ class _Numbers:
     def __init__(self) -> None:
         self.values: list[str] = []
 
-    def of(self, column: pa.ChunkedArray) -> np.ndarray:
-        """Return the integer code of each value of a column, uint32; a new value gets the next code."""
+    def encode(self, column: pa.ChunkedArray) -> np.ndarray:
+        """Return the integer code of each value of a column, uint32; a value not seen before gets the next code."""
         encoded = column.combine_chunks().dictionary_encode()
         new = [value for value in encoded.dictionary.to_pylist() if value not in self.values]
         self.values += new

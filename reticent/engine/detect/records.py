@@ -26,7 +26,7 @@ from reticent.core.errors import CorpusError, PolicyError, cause
 from reticent.core.names import plain_name
 from reticent.engine.detect.common import read_common_words
 from reticent.engine.detect.detector import spans_batch
-from reticent.engine.identity import Ids, as_read, check_choice, fold_ids
+from reticent.engine.identity import Ids, check_choice, fold_ids, normalise_listed_ids
 from reticent.engine.schema import type_name
 from reticent.engine.sources.columns import SOURCE_COLUMN
 from reticent.engine.sources.compressed import COMPRESSIONS
@@ -44,8 +44,9 @@ if TYPE_CHECKING:
 _EDITED: Final = 0.8
 
 
-def missing_records(num_without: int, num_individuals: int, table: object) -> str:
-    """Return a warning text: how many of the individuals have no row in the table of structured records."""
+def missing_records_warning(num_without: int, num_individuals: int, table: object) -> str:
+    """Return a warning that ``num_without`` of ``num_individuals`` individuals have no row in ``table``, the table of
+    structured records."""
     return (
         f"{num_without:,} of {num_individuals:,} individuals have no record in {table}; their names are left to the "
         "other detectors"
@@ -108,7 +109,7 @@ class RecordsDetector:
         if table is not None:
             values = read_records(table, fields, fold=ids == "fold")
             self.num_skipped = values.num_skipped
-            warnings = (values.said, unknown_fields(values, table))
+            warnings = (values.said, unknown_fields_warning(values, table))
             self.warning = ". ".join(filter(None, warnings)) or None
             self._rows = values.ids
             encoded = values.table.column("individual_id").combine_chunks().dictionary_encode()
@@ -116,22 +117,22 @@ class RecordsDetector:
             self._records = _compile_records(values.table, encoded.indices)
 
     def check_ids(self, individual_ids: pa.Array, where: str) -> None:
-        """Raise `CorpusError` if an id in the records table differs from an id of the documents in spelling only (with
-        ``ids`` "stop")."""
+        """Raise `CorpusError` if an id in the records table differs from an id of the documents in spelling only;
+        checked if ``ids`` is "stop". ``where`` names the table in the message."""
         if self._id_rows is not None:
             rows = self._rows.combine_chunks()
-            as_read(rows, individual_ids.cast(pa.string()), self.ids, where, lambda row: f"row {row + 1}")
+            normalise_listed_ids(rows, individual_ids.cast(pa.string()), self.ids, where, lambda row: f"row {row + 1}")
 
-    def num_without(self, individual_ids: pa.Array) -> int:
-        """Return the number of individuals without a record; 0 if there is no table."""
+    def num_without_record(self, individual_ids: pa.Array) -> int:
+        """Return how many of these individuals have no record; 0 if there is no table of records."""
 
         if self._id_rows is None:
             return 0
         return int(np.count_nonzero(self._id_rows.rows(individual_ids.cast(pa.string())) == _rust.MISSING))
 
     def _document_values(self, ids: pa.ChunkedArray, batch: pa.RecordBatch) -> Values:
-        """Return the values to search for that are in columns of the documents themselves; ``ids`` has one id per
-        document of the batch."""
+        """Return the record values that are columns of the documents themselves, as values to search for; ``ids`` has
+        one id per document."""
 
         columns = {field: pa.chunked_array([batch.column(source)]) for field, source in self._of_document.items()}
         return values_of(ids, columns, "documents")
@@ -150,22 +151,22 @@ class RecordsDetector:
         return pa.concat_tables(parts)
 
     def choice(self, batch: pa.RecordBatch) -> tuple[Records, np.ndarray, CommonWords | None, bool]:
-        """Return the compiled records, the row of each document's individual, the common words, and whether initials
-        match, as `detect_together` needs them."""
+        """Return the arguments of this detector for the fused pass of `detect_together`: compiled records, each
+        document's row in them, common words or None, and whether initials match."""
         return self._records, self._record_rows(batch), self.common_words, self.initials
 
     def _record_rows(self, batch: pa.RecordBatch) -> np.ndarray:
-        """Return for each document of the batch the number of its individual in the records, uint32; a missing-value
-        code without a record."""
+        """Return for each document the row of its individual in the compiled records, uint32; `_rust.MISSING` if the
+        individual has no record."""
         assert self._id_rows is not None
         return self._id_rows.rows(batch.column("individual_id").cast(pa.string()))  # no record: no unit
 
-    def _find_records(self, records: Records, batch: pa.RecordBatch, units: np.ndarray) -> pa.Table:
-        """Return the spans of these record values in the batch's texts; ``units`` says which individual's values apply
-        to each document."""
+    def _find_records(self, records: Records, batch: pa.RecordBatch, record_rows: np.ndarray) -> pa.Table:
+        """Return the occurrences of record values in the batch's texts as spans. ``record_rows`` has for each document
+        the individual whose values are searched for."""
         found = records.find(
             batch.column("text"),
-            units,
+            record_rows,
             common=self.common_words,
             initials=self.initials,
             num_threads=self.num_threads,
@@ -228,8 +229,9 @@ def read_record_table(path: Path, wanted: Sequence[str]) -> tuple[pa.Table, str 
     return table, f"{path}: read {said}" if said else None
 
 
-def columns_of(path: Path, names: Sequence[str]) -> str:
-    """Return, for an error message, the columns of a table; for CSV only their number, as they might be data."""
+def _describe_columns(path: Path, names: Sequence[str]) -> str:
+    """Return text for an error message that lists the columns of a table; of a CSV file only their number, as its first
+    line may be data."""
     if not _is_csv(path):
         return f"it has {', '.join(names)}"
     said = f"the first line must name each once, and names {len(names)} column(s)"
@@ -239,12 +241,12 @@ def columns_of(path: Path, names: Sequence[str]) -> str:
 def _check_columns(path: Path, names: Sequence[str], wanted: Sequence[str]) -> None:
     """Raise `CorpusError` if a column name occurs twice, or a wanted column is missing."""
     if len(set(names)) < len(names):
-        raise CorpusError(f"{path}: a column name stands twice; {columns_of(path, names)}")
+        raise CorpusError(f"{path}: a column name stands twice; {_describe_columns(path, names)}")
     if missing := set(wanted) - set(names):
         column = min(missing, key=lambda name: (name == "individual_id", name))
         other = ' (detect.records.fields = { individual_id = "COLUMN" } names another)'
         other = other if column == "individual_id" else ""
-        raise CorpusError(f"{path}: column {column} is missing{other}; {columns_of(path, names)}")
+        raise CorpusError(f"{path}: column {column} is missing{other}; {_describe_columns(path, names)}")
 
 
 def _is_csv(path: Path) -> bool:
@@ -296,9 +298,9 @@ class Values:
     said: str | None = None
 
 
-def unknown_fields(values: Values, table: object) -> str | None:
-    """Return a warning about fields of no known type, whose values are searched for literally; None if there are
-    none."""
+def unknown_fields_warning(values: Values, table: object) -> str | None:
+    """Return a warning that names the fields without a known type, whose values are searched for literally; None if
+    there are none."""
     labels = values.table.column("label").filter(pc.equal(values.table.column("field"), "text"))
     known = {label for label, field in FIELDS.values() if field == "text"}
     names = sorted({*labels.unique().to_pylist()} - known)
@@ -311,8 +313,8 @@ def unknown_fields(values: Values, table: object) -> str | None:
 
 
 def read_records(path: str | Path, fields: Mapping[str, str] | None = None, *, fold: bool = False) -> Values:
-    """Return the values of structured patient records in a Parquet or CSV file with ``individual_id`` and one column
-    per field.
+    """Read structured patient records from a Parquet or CSV file (``individual_id``, and one column per field), and
+    return their values. With ``fold``, ids are normalised to their folded form.
 
     Parameters
     ----------
@@ -334,7 +336,7 @@ def read_records(path: str | Path, fields: Mapping[str, str] | None = None, *, f
     table = table.rename_columns([field_of.get(column, column) for column in table.column_names])
     if len(set(table.column_names)) < len(table.column_names):
         raise PolicyError(
-            f"{path}: fields give a column the name of another; {columns_of(Path(path), table.column_names)}"
+            f"{path}: fields give a column the name of another; {_describe_columns(Path(path), table.column_names)}"
         )
     ids = _as_text(table.column("individual_id"), f"{path} column individual_id")
     if ids.null_count:
@@ -349,8 +351,8 @@ def read_records(path: str | Path, fields: Mapping[str, str] | None = None, *, f
 
 
 def values_of(ids: pa.ChunkedArray, columns: Mapping[str, pa.ChunkedArray], where: str) -> Values:
-    """Return the searchable values in these columns (``columns``: field -> values), with field type and label; ``ids``
-    has the individual of each row, ``where`` names the source in errors.
+    """Return the non-trivial values of record columns as rows of individual_id, value, field type and label.
+    ``columns`` maps field to values, ``ids`` has each row's individual, ``where`` names the source in errors.
 
     Raises
     ------

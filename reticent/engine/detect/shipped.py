@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reticent import _rust
-from reticent.engine.detect.common import read_common_words, texts_of, without_common_words
+from reticent.engine.detect.common import read_common_words, texts_by_row, without_common_words
 from reticent.engine.detect.detector import BATCH_SPANS, FOUND, found_in
 from reticent.engine.detect.learned import Tagger, read_tagger
 from reticent.engine.languages import KNOWN, known_languages
@@ -95,7 +95,7 @@ def _refine_spans(spans: pa.Table, texts: pa.Array) -> pa.Table:
     spans = spans.filter(pc.is_in(spans.column("label"), pa.array(FORMLESS)))
     documents, starts, ends = (spans.column(name).to_numpy().tolist() for name in ("document", "start", "end"))
     are_names = pc.equal(spans.column("label"), "NAME").to_pylist()
-    read = texts_of(texts, documents)
+    read = texts_by_row(texts, documents)
     kept = []
     for row, (document, start, end, is_name) in enumerate(zip(documents, starts, ends, are_names, strict=True)):
         text = read[document]

@@ -188,8 +188,8 @@ def _load_trimmed(pipeline: str | Path, patterns: Sequence[dict[str, Any]], sent
 
 
 def _unneeded_components(nlp: Any, sentences: bool) -> list[str]:
-    """Return the names of the components that can be disabled without changing the entities; ``sentences`` keeps those
-    that split sentences."""
+    """Return the names of the components that can be disabled without changing the entities. Components that split
+    sentences are kept if ``sentences`` is True."""
     factories = {name: nlp.get_pipe_meta(name).factory for name in nlp.pipe_names}
     for name, factory in factories.items():
         if factory in ("entity_ruler", "span_ruler"):
@@ -227,7 +227,7 @@ def _pick_device(device: str) -> None:
 def _make_finder(
     pipeline: str | Path, patterns: Sequence[dict[str, Any]], sentences: bool, batch_size: int
 ) -> Callable[[list[str]], list[list[Found]]]:
-    """Return a function from texts to their entities, with a pipeline loaded in this process."""
+    """Load a pipeline in this process; return a function from a list of texts to a list of entities for each."""
     return partial(_entities, _load_trimmed(pipeline, patterns, sentences), batch_size)
 
 

@@ -16,8 +16,8 @@ from reticent.engine.detect.records import RecordsDetector
 
 
 def detect_together(detectors: Sequence[Detector], batch: pa.RecordBatch) -> dict[int, pa.Table]:
-    """Return the spans of the records and the gazetteer detector (index in ``detectors`` -> table, schema
-    `BATCH_SPANS`), found in one pass over the texts.
+    """Run the records detector and the gazetteer detector in one pass over the texts of a batch. Return a dict from the
+    detector's index in ``detectors`` to its spans (schema `BATCH_SPANS`).
 
     Empty where not both are there, their numbers of threads differ, or the records stand beside the texts.
 

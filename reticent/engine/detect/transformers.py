@@ -160,7 +160,7 @@ class TransformersDetector:
         windows = [
             (first + start, first + end, first, last)
             for first, last in pairwise(bounds.tolist())
-            for start, end in self._windows(last - first)
+            for start, end in self._input_windows(last - first)
         ]
         best = np.zeros((num_tokens, len(self._scheme.is_start)), dtype=np.float32)
         farthest = np.full(num_tokens, -1)
@@ -180,18 +180,18 @@ class TransformersDetector:
             best[start:end][better] = found[better]
         return bounds, offsets, best
 
-    def _windows(self, num_tokens: int) -> Iterator[tuple[int, int]]:
-        """Yield (start, end), in tokens, of the model's input windows over a text of ``num_tokens``; neighbours share
-        ``stride`` tokens."""
+    def _input_windows(self, num_tokens: int) -> Iterator[tuple[int, int]]:
+        """Yield (start, end), in tokens, of overlapping input windows that cover a text of ``num_tokens`` tokens;
+        neighbours share ``stride`` tokens."""
         start, end = 0, min(num_tokens, self._room)
         while start < num_tokens:
             yield start, end
             start = end - self._stride if end < num_tokens else num_tokens
             end = min(start + self._room, num_tokens)
 
-    def _probabilities(self, ids: np.ndarray, windows_W2: np.ndarray) -> list[np.ndarray]:
-        """Return label probabilities (T, num_labels) for the tokens of each window; a batch's results are fetched while
-        the next is computed."""
+    def _probabilities(self, token_ids: np.ndarray, windows_W2: np.ndarray) -> list[np.ndarray]:
+        """Return the label probabilities of each window's tokens, float (window length, num_labels). One batch is
+        computed while the results of the one before are fetched."""
         import torch
 
         before, after = self._around
@@ -200,7 +200,8 @@ class TransformersDetector:
         pending: list[tuple[list[int], Any]] = []
 
         def fetch() -> None:
-            """Copy the oldest pending batch's probabilities to ``result``, without special tokens and padding."""
+            """Wait for the oldest pending batch, and copy its probabilities to ``result``, without special tokens and
+            padding."""
             numbers, found_BTL = pending.pop(0)
             for number, found_TL in zip(numbers, found_BTL.cpu().numpy()[:, len(before) :], strict=True):
                 result[number] = found_TL[: sizes[number]]
@@ -211,7 +212,7 @@ class TransformersDetector:
             inside_BT = (place >= 0) & (place < own)
             ids_BT = np.full(inside_BT.shape, pad, dtype=np.int64)
             ids_BT[:, : len(before)] = before
-            ids_BT[inside_BT] = ids[(starts[:, None] + place)[inside_BT]]
+            ids_BT[inside_BT] = token_ids[(starts[:, None] + place)[inside_BT]]
             np.put_along_axis(ids_BT, len(before) + own + np.arange(len(after)), after[None], axis=1)
             with torch.inference_mode():
                 given = (ids_BT, (place < own + len(after)).astype(np.int64))
@@ -255,15 +256,15 @@ def _decode_entities(
     text: str,
     offsets: np.ndarray,
     probabilities: np.ndarray,
-    starts: np.ndarray,
-    ends: np.ndarray,
-    firsts: np.ndarray,
+    word_starts: np.ndarray,
+    word_ends: np.ndarray,
+    first_words: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the entities of a text as arrays start, end, type, score, from its tokens' label probabilities. ``starts``
-    and ``ends`` are the text's words; words with the numbers ``firsts`` always begin a new entity."""
-    num_words, by_type = len(starts), np.eye(len(scheme.types), dtype=np.float32)[scheme.type_of]
-    begin = np.searchsorted(ends, offsets[:, 0], side="right")
-    num_met = np.maximum(np.searchsorted(starts, offsets[:, 1], side="left") - begin, 0)
+    """Return the entities of a text as arrays start, end, type, score, decoded from its tokens' label probabilities.
+    Word bounds are in characters; the words numbered ``first_words`` always begin a new entity."""
+    num_words, by_type = len(word_starts), np.eye(len(scheme.types), dtype=np.float32)[scheme.type_of]
+    begin = np.searchsorted(word_ends, offsets[:, 0], side="right")
+    num_met = np.maximum(np.searchsorted(word_starts, offsets[:, 1], side="left") - begin, 0)
     num_met[offsets[:, 0] >= offsets[:, 1]] = 0
     token = np.repeat(np.arange(len(offsets)), num_met)
     word = np.arange(len(token)) - np.repeat(np.cumsum(num_met) - num_met, num_met) + np.repeat(begin, num_met)
@@ -278,7 +279,7 @@ def _decode_entities(
     starting = (first_token * (of_kind & scheme.is_start)).sum(1) > (first_token * (of_kind & ~scheme.is_start)).sum(1)
     begins = np.zeros(num_words + 1, dtype=bool)
     begins[seen] = starting
-    begins[firsts] = True
+    begins[first_words] = True
     begins = begins[:-1]
     before = np.concatenate([[0], kind[:-1]])[:num_words]
     goes_on = np.append((kind != 0) & (kind == before) & ~begins, False)
@@ -294,7 +295,7 @@ def _decode_entities(
     tails = np.concatenate([after, [num_words]])[np.searchsorted(after, heads, side="right")]
     chosen = np.concatenate([[0.0], np.cumsum(mean[np.arange(num_words), kind], dtype=np.float64)])
     score = (chosen[tails] - chosen[heads]) / np.maximum(tails - heads, 1)
-    return starts[heads].astype(np.int64), ends[tails - 1].astype(np.int64), kind[heads], score
+    return word_starts[heads].astype(np.int64), word_ends[tails - 1].astype(np.int64), kind[heads], score
 
 
 def _batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:

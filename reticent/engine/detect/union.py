@@ -22,7 +22,14 @@ from reticent.core.errors import CorpusError, PolicyError, ReticentError
 from reticent.engine.corpus import Corpus, Documents, as_corpus
 from reticent.engine.detect.alignment import Alignment
 from reticent.engine.detect.common import learn_common_words
-from reticent.engine.detect.detector import BATCH_SPANS, FOUND, Detector, detection_stage, found_in, named
+from reticent.engine.detect.detector import (
+    BATCH_SPANS,
+    FOUND,
+    Detector,
+    detection_stage,
+    found_in,
+    with_detector_column,
+)
 from reticent.engine.detect.spans import SpanFile, write_quarantine
 from reticent.engine.detect.together import detect_together
 from reticent.engine.reuse import ReusedSpans
@@ -73,7 +80,7 @@ def detect_spans(
     """
 
     corpus = as_corpus(corpus)
-    _require_beside(detectors)
+    _require_read_detectors(detectors)
     learn_common_words(corpus, detectors)
     union = _Union(detectors, on_error, None if carried is None else np.flatnonzero(carried.rows < 0))
     columns = ["doc_id", "individual_id", "text"]
@@ -83,9 +90,9 @@ def detect_spans(
     num_done = 0
     with SpanFile(Path(folder) / "spans.parquet") as file, ThreadPoolExecutor(1) as pool:
         written: Future[None] | None = None
-        for batch, found in union.detected(batches) if detectors else ():
-            unite = union.take(batch, found)
-            before, num_done = num_done, union.document(union.num_read - 1) + 1
+        for batch, found in union.detect_batches(batches) if detectors else ():
+            unite = union.check_results(batch, found)
+            before, num_done = num_done, union.corpus_row(union.num_read - 1) + 1
             if written:  # while the detectors worked on this batch, the spans of the last one were put in order
                 written.result()
             written = pool.submit(_write_merged, file, unite, _reused_spans(carried, before, num_done, union))
@@ -103,7 +110,7 @@ def detect_spans(
     return union.counts
 
 
-def _require_beside(detectors: Sequence[Detector]) -> None:
+def _require_read_detectors(detectors: Sequence[Detector]) -> None:
     """Raise `PolicyError` if a detector needs the spans of another detector that is not in the list."""
     names = [detector.name for detector in detectors]
     for detector in detectors:
@@ -119,10 +126,11 @@ def _is_exact(detector: Detector) -> bool:
     return getattr(detector, "exact_offsets", False)
 
 
-def _write_merged(file: SpanFile, unite: Callable[[], pa.Table], carried: Iterable[tuple[int, pa.Table]]) -> None:
-    """Append new spans and reused ones (``carried``, from an earlier run) to the file, merged in document order."""
-    found = unite()
-    for end, before in carried:
+def _write_merged(file: SpanFile, merge_found: Callable[[], pa.Table], reused: Iterable[tuple[int, pa.Table]]) -> None:
+    """Write spans to the file in document order: those that ``merge_found()`` returns, and those reused from an earlier
+    run (``reused``: end of a range of documents, and its spans)."""
+    found = merge_found()
+    for end, before in reused:
         num_found = int(np.searchsorted(found.column("document").to_numpy(), end))
         both = pa.concat_tables([before, found.slice(0, num_found)])
         order = np.argsort(both.column("document").to_numpy(), kind="stable")
@@ -131,11 +139,11 @@ def _write_merged(file: SpanFile, unite: Callable[[], pa.Table], carried: Iterab
     file.write(found)
 
 
-def _reused_spans(carried: ReusedSpans | None, first: int, end: int, union: _Union) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the spans that an earlier run found in documents ``first`` to ``end``, with documents renumbered to skip
-    quarantined ones."""
+def _reused_spans(reused: ReusedSpans | None, first: int, end: int, union: _Union) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the spans that an earlier run found in documents ``first`` to ``end``, as (end of a range, its spans).
+    Documents are renumbered to skip quarantined ones."""
     left_out = np.array([row["row"] - 1 for row in union.quarantine], dtype=np.int64)
-    for stop, table in carried.between(first, end) if carried is not None else ():
+    for stop, table in reused.between(first, end) if reused is not None else ():
         numbers = table.column("document").to_numpy()
         numbers = numbers - np.searchsorted(np.unique(left_out), numbers)
         yield (
@@ -170,13 +178,13 @@ class _Union:
             self.counts["quarantined"] = 0
         self._alignments = [Alignment(name) for name in names]
 
-    def document(self, number: int) -> int:
+    def corpus_row(self, index: int) -> int:
         """Return the corpus row number of the document with this index among the documents that are read."""
-        return number if self.documents is None else int(self.documents[number])
+        return index if self.documents is None else int(self.documents[index])
 
-    def detected(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, list[Detected]]]:
-        """Yield each batch with the results of every detector; two batches are processed at once if all detectors have
-        exact offsets."""
+    def detect_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, list[Detected]]]:
+        """Yield each batch with the results of every detector on it. Two batches are processed at a time if all
+        detectors have exact offsets."""
         if all(map(_is_exact, self.detectors)):
             yield from overlapped(batches, self._run_all)
             return
@@ -186,8 +194,8 @@ class _Union:
             num_before += batch.num_rows
 
     def _run_all(self, batch: pa.RecordBatch, num_before: int) -> list[Detected]:
-        """Return the results of all detectors for a batch, in the detectors' order; those that use other detectors'
-        spans run last."""
+        """Run all detectors on a batch, and return their results in the order of the detectors. Those that use other
+        detectors' spans run last."""
         try:
             together = detect_together(self.detectors, batch)
         except Exception:  # each by itself says which failed, and on which document
@@ -203,13 +211,13 @@ class _Union:
             found[place] = self._run_detector(_Beside(self.detectors[place], beside), batch, num_before)
         return [found[place] for place in range(len(self.detectors))]
 
-    def take(self, batch: pa.RecordBatch, detected: Sequence[Detected]) -> Callable[[], pa.Table]:
-        """Check and count all detectors' results for the next batch; return a function that merges them into one table
-        (schema `SPANS`)."""
+    def check_results(self, batch: pa.RecordBatch, results: Sequence[Detected]) -> Callable[[], pa.Table]:
+        """Check the detectors' results for the next batch, count them, and quarantine documents with errors. Return a
+        function that merges the results into one table (schema `SPANS`)."""
         lengths = pc.utf8_length(batch.column("text")).to_numpy()
         keep = np.ones(batch.num_rows, dtype=bool)
         parts = []
-        for detector, alignment, (found, failed) in zip(self.detectors, self._alignments, detected, strict=True):
+        for detector, alignment, (found, failed) in zip(self.detectors, self._alignments, results, strict=True):
             misfits = self._check_offsets(found, lengths, detector.name)
             if misfits:
                 found = found.filter(~np.isin(found.column("document").to_numpy(), list(misfits)))
@@ -217,7 +225,7 @@ class _Union:
                 alignment.check(found, batch.column("text"), self.num_read)
             for row, error in sorted((misfits | failed).items()):
                 keep[row] = False
-                about = {"row": self.document(self.num_read + row) + 1, "doc_id": batch.column("doc_id")[row].as_py()}
+                about = {"row": self.corpus_row(self.num_read + row) + 1, "doc_id": batch.column("doc_id")[row].as_py()}
                 self.quarantine.append({**about, "detector": detector.name, "error": error})
             self.counts[detector.name] += found.num_rows
             parts.append(found)
@@ -249,7 +257,7 @@ class _Union:
 
     def _describe_batch(self, batch: pa.RecordBatch, num_before: int) -> str:
         """Return the corpus row numbers of a batch as text for an error message."""
-        first, last = self.document(num_before), self.document(num_before + batch.num_rows - 1)
+        first, last = self.corpus_row(num_before), self.corpus_row(num_before + batch.num_rows - 1)
         return f"documents {first + 1} to {last + 1}"
 
     def _run_by_document(
@@ -260,7 +268,7 @@ class _Union:
         parts, failed = [BATCH_SPANS.empty_table()], {}
         for row in range(batch.num_rows):
             try:
-                found = getattr(detector, "of_row", lambda _: detector)(row).detect(batch.slice(row, 1))
+                found = getattr(detector, "for_row", lambda _: detector)(row).detect(batch.slice(row, 1))
             except Exception as error:
                 failed[row] = type(error).__name__
                 if self.on_error == "stop":
@@ -272,7 +280,7 @@ class _Union:
         name, kind = detector.name, type(first_error).__name__
         documents = self._describe_batch(batch, num_before)
         if self.on_error == "stop":
-            where = f"document {self.document(num_before + min(failed)) + 1} of the corpus" if failed else documents
+            where = f"document {self.corpus_row(num_before + min(failed)) + 1} of the corpus" if failed else documents
             more = "" if failed else ", but on none of them alone"
             raise CorpusError(
                 f"detector {name} failed on {where} ({failed.popitem()[1] if failed else kind}){more}"
@@ -283,27 +291,27 @@ class _Union:
             ) from None
         return pa.concat_tables(parts), failed
 
-    def _check_offsets(self, found: pa.Table, lengths: np.ndarray, name: str) -> dict[int, str]:
-        """Return a dict from row to error for documents with an invalid span; `CorpusError` instead if errors stop the
-        run. ``found`` has one detector's spans, ``lengths`` the documents' lengths in characters."""
-        document = found.column("document")
+    def _check_offsets(self, spans: pa.Table, num_characters: np.ndarray, name: str) -> dict[int, str]:
+        """Return a dict from row to error message for documents with an invalid span; if errors stop the run, raise the
+        first as `CorpusError`. ``spans`` are those of the detector ``name``."""
+        document = spans.column("document")
         numbers = document.to_numpy()
-        if document.null_count or ((numbers < 0) | (numbers >= len(lengths))).any():
-            raise CorpusError(f"detector {name}: a span of a document beyond the {len(lengths)} it was given")
-        start, end = (pc.fill_null(found.column(edge), -1).to_numpy() for edge in ("start", "end"))
-        outside = np.flatnonzero((start < 0) | (end <= start) | (end > lengths[numbers]))
+        if document.null_count or ((numbers < 0) | (numbers >= len(num_characters))).any():
+            raise CorpusError(f"detector {name}: a span of a document beyond the {len(num_characters)} it was given")
+        start, end = (pc.fill_null(spans.column(edge), -1).to_numpy() for edge in ("start", "end"))
+        outside = np.flatnonzero((start < 0) | (end <= start) | (end > num_characters[numbers]))
         rows, first = np.unique(numbers[outside], return_index=True)
         bad = {
-            row: f"span {start[at]}..{end[at]} does not fit its text of {lengths[row]} characters"
+            row: f"span {start[at]}..{end[at]} does not fit its text of {num_characters[row]} characters"
             for row, at in zip(rows.tolist(), outside[first].tolist(), strict=True)
         }
         for column in ("score", "label", "end", "start"):
-            missing = np.unique(numbers[found.column(column).is_null().to_numpy()])
+            missing = np.unique(numbers[spans.column(column).is_null().to_numpy()])
             bad |= dict.fromkeys(missing.tolist(), f"a span has no {column}")
         if bad and self.on_error == "stop":
             row = min(bad)
             raise CorpusError(
-                f"detector {name}, document {self.document(self.num_read + row) + 1} of the corpus: {bad[row]}"
+                f"detector {name}, document {self.corpus_row(self.num_read + row) + 1} of the corpus: {bad[row]}"
             )
         return bad
 
@@ -323,15 +331,17 @@ class _Beside:
         found: pa.Table = self._detector.detect_beside(batch, self._found)
         return found
 
-    def of_row(self, row: int) -> _Beside:
-        """Return the same adapter for a batch that consists of this one document."""
+    def for_row(self, row: int) -> _Beside:
+        """Return the same adapter for a batch that consists only of this row's document."""
         return _Beside(self._detector, found_in(self._found, np.array([row])))
 
 
 def _combine_found(found: Mapping[str, pa.Table]) -> pa.Table:
     """Return the spans of several detectors in one batch as one table (schema `FOUND`); ``found`` maps detector name to
     spans."""
-    return pa.concat_tables([FOUND.empty_table(), *(named(table, name) for name, table in found.items())])
+    return pa.concat_tables(
+        [FOUND.empty_table(), *(with_detector_column(table, name) for name, table in found.items())]
+    )
 
 
 def _check_table(found: object, name: str) -> None:
@@ -341,12 +351,12 @@ def _check_table(found: object, name: str) -> None:
 
 
 def _merge_spans(
-    parts: Sequence[pa.Table], names: Sequence[str], doc_ids: pa.Array, keep: np.ndarray, numbers: np.ndarray
+    parts: Sequence[pa.Table], names: Sequence[str], doc_ids: pa.Array, keep: np.ndarray, numbers_kept: np.ndarray
 ) -> pa.Table:
-    """Return all detectors' spans in the documents where ``keep`` is True as one ordered table (schema `SPANS`),
-    without repeats.
+    """Return the spans of all detectors in the documents where ``keep`` is True as one table (schema `SPANS`), ordered
+    and without repeats. ``numbers_kept`` is the output number of each document.
 
-    ``numbers`` are those of the documents, without the ones that are left out. Rows are ordered by document, start,
+    ``numbers_kept`` are those of the documents, without the ones left out. Rows are ordered by document, start,
     end, label and detector.
     """
     found = pa.concat_tables(parts)
@@ -365,7 +375,7 @@ def _merge_spans(
     rows = order[first]
     return pa.table(
         {
-            "document": numbers[document[rows]],
+            "document": numbers_kept[document[rows]],
             "doc_id": doc_ids.take(pa.array(document[rows])),
             "start": start[rows].astype(np.int32),
             "end": end[rows].astype(np.int32),
@@ -378,7 +388,8 @@ def _merge_spans(
 
 
 def _sorted_rows(major: np.ndarray, minor: np.ndarray) -> np.ndarray:
-    """Return row numbers sorted by ``major``, then ``minor``; it is fast for input that consists of few sorted runs."""
+    """Return the row order that sorts by ``major``, then by ``minor``; fast for input that consists of few sorted
+    runs."""
     order = np.argsort(major, kind="stable")
     equal = np.diff(major[order]) == 0
     tied = np.flatnonzero(np.concatenate([equal, [False]]) | np.concatenate([[False], equal])) if len(order) else order

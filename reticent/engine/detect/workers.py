@@ -41,7 +41,7 @@ class Workers:
         self._name = name
         pairs = [context.Pipe() for _ in range(num_processes)]
         theirs = [there for _, there in pairs]
-        self._process = context.Process(target=_serve, args=(load, arguments, theirs), daemon=True)
+        self._process = context.Process(target=_serve_requests, args=(load, arguments, theirs), daemon=True)
         self._process.start()
         for there in theirs:
             there.close()
@@ -83,7 +83,7 @@ class Workers:
             raise CorpusError(f"a process of the detector {self._name} has ended") from None
 
 
-def _serve(load: Callable[..., Any], arguments: tuple[Any, ...], connections: list[Connection]) -> None:
+def _serve_requests(load: Callable[..., Any], arguments: tuple[Any, ...], connections: list[Connection]) -> None:
     """Run as the first worker: load the model, fork a process for each further connection, and answer requests."""
     try:
         find = load(*arguments)

@@ -30,13 +30,14 @@ class Charsmaps:
     def __bool__(self) -> bool:
         return bool(self._maps)
 
-    def prefix(self, text: str) -> int:
-        """Return the number of characters at the start of a text that the character maps delete; 0 if they delete
-        all."""
+    def num_deleted_at_start(self, text: str) -> int:
+        """Return the number of characters at the start of a text that the character maps delete; 0 if they delete the
+        whole text."""
         return next((at for at, c in enumerate(text) if not self.is_deleted(c)), 0)
 
-    def begin(self, text: str, start: int) -> int:
-        """Return the correct start offset of a token, given the ``start`` that the tokenizers library reports."""
+    def correct_start(self, text: str, start: int) -> int:
+        """Return the correct start offset of a token in ``text``, given the ``start`` that the tokenizers library
+        reports."""
         if start >= len(text) or not self.is_deleted(text[start]):
             return start
         left = (at for at in range(start - 1, -1, -1) if not self.is_deleted(text[at]))

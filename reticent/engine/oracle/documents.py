@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import regex
 
-from reticent.engine.oracle.protection import DocumentWords, Seen, numbers_of
+from reticent.engine.oracle.protection import DocumentWords, Seen, integer_codes
 from reticent.engine.oracle.words import IGNORABLE, word_bounds
 
 #: Letters of two scripts that print like a Latin one, in lower case.
@@ -35,14 +35,14 @@ class WordTable(dict[str, int]):
         """Return the normalised form (exact, casefolded or folded) of each distinct spelling."""
         return _normalise_words(list(self), surface)
 
-    def seen(self, surface: str) -> Seen:
-        """Return, for each distinct spelling without its ignorable characters, the number and properties of its
-        normalised form."""
+    def visible_forms(self, surface: str) -> Seen:
+        """Return integer codes and properties of each distinct spelling's visible form, which is the spelling without
+        ignorable characters, normalised."""
         surfaces = self.seen_surfaces(surface)
         spreads = [_NUMBER.fullmatch(word) is None for word in surfaces]
         own = [*map(operator.eq, surfaces, self.surfaces(surface))]
         small = [surface == "exact" and _SMALL.fullmatch(word) is not None for word in surfaces]
-        return Seen(numbers_of(surfaces), *(np.array(each, dtype=bool) for each in (spreads, own, small)))
+        return Seen(integer_codes(surfaces), *(np.array(each, dtype=bool) for each in (spreads, own, small)))
 
     def seen_surfaces(self, surface: str) -> list[str]:
         """Return the normalised form of each distinct spelling without its ignorable (invisible) characters."""

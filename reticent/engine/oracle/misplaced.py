@@ -36,8 +36,9 @@ class Misplaced:
     def __bool__(self) -> bool:
         return self._is_needed
 
-    def places(self, text: str, ids: list[int]) -> list[tuple[int, int]] | None:
-        """Return the correct character range of each token of a text; None if the text's tokens are not ``ids``."""
+    def token_ranges(self, text: str, ids: list[int]) -> list[tuple[int, int]] | None:
+        """Return the correct character range of each token of a text; None if tokenising the text gives other tokens
+        than ``ids``."""
         parts = PreTokenizedString(text)
         if self._tokenizer.normalizer is not None:
             parts.normalize(self._tokenizer.normalizer.normalize)

@@ -28,7 +28,7 @@ class Seen(NamedTuple):
     is_small: np.ndarray
 
 
-def numbers_of(words: list[str]) -> np.ndarray:
+def integer_codes(words: list[str]) -> np.ndarray:
     """Return the integer code of each word, int64, from 0 in order of first appearance."""
     numbers: dict[str, int] = {}
     return np.fromiter((numbers.setdefault(word, len(numbers)) for word in words), dtype=np.int64, count=len(words))
@@ -112,27 +112,27 @@ class DocumentWords:
 def direct_words(
     words: DocumentWords,
     units: np.ndarray,
-    seen: Seen,
+    visible_forms: Seen,
     starts: np.ndarray,
     ends: np.ndarray,
     scopes: np.ndarray,
     widespread: np.ndarray,
 ) -> np.ndarray:
-    """Return which words are direct identifiers, bool (num_words,): a detected span overlaps them, or a span elsewhere
-    protects all occurrences of the same word.
+    """Return which words are direct identifiers, bool (num_words,). A word is one if a detected span overlaps it, or if
+    a span elsewhere protects all occurrences of the word.
 
     Parameters
     ----------
     units : unit of each document
-    seen : of each spelling
+    visible_forms : of each spelling
     starts, ends, scopes : of each span its characters in the joined texts, and "corpus", "individual" or "occurrence"
     widespread : of each word, whether its surface is too common for the corpus (`widespread_words`)
     """
-    surface, unit = seen.numbers[words.spellings], units[words.documents].astype(np.int64)
+    surface, unit = visible_forms.numbers[words.spellings], units[words.documents].astype(np.int64)
     direct = words.met_by(starts, ends)
-    num_surfaces = len(seen.numbers) + 1
+    num_surfaces = len(visible_forms.numbers) + 1
     of_corpus, of_unit = (
-        words.met_by(starts[scopes == scope], ends[scopes == scope]) & seen.spreads[words.spellings]
+        words.met_by(starts[scopes == scope], ends[scopes == scope]) & visible_forms.spreads[words.spellings]
         for scope in ("corpus", "individual")
     )
     listed = np.zeros(num_surfaces, dtype=bool)
@@ -141,18 +141,19 @@ def direct_words(
     return direct | listed[surface] | np.isin(unit * num_surfaces + surface, np.unique(shown))
 
 
-def widespread_words(words: DocumentWords, seen: Seen, support: np.ndarray, num_units: int) -> np.ndarray:
-    """Return which words are too common to identify anybody, bool (num_words,): used by more than five units and a
-    fifth of all (a twentieth in lower case). ``support`` is that of the words without invisible characters."""
-    share = np.where(seen.is_small, 20, 5)[words.spellings]
+def widespread_words(words: DocumentWords, visible_forms: Seen, support: np.ndarray, num_units: int) -> np.ndarray:
+    """Return which words are too common to identify anybody, bool (num_words,): more than five units use them, and more
+    than a fifth of all units (a twentieth for lower-case words). ``support`` has each word's support without invisible
+    characters."""
+    share = np.where(visible_forms.is_small, 20, 5)[words.spellings]
     return support > np.maximum(5, num_units // share)
 
 
-def visible_support(words: DocumentWords, seen: Seen, support: np.ndarray) -> np.ndarray:
-    """Return for each word the support of the same word without invisible characters; ``support`` has each word's
-    own."""
-    own, surface = seen.is_own[words.spellings], seen.numbers[words.spellings]
-    of_surface = np.zeros(len(seen.numbers) + 1, dtype=np.int64)
+def visible_support(words: DocumentWords, visible_forms: Seen, support: np.ndarray) -> np.ndarray:
+    """Return for each word the support of its visible form, which is the word without invisible characters. ``support``
+    has the support of each word as it is written."""
+    own, surface = visible_forms.is_own[words.spellings], visible_forms.numbers[words.spellings]
+    of_surface = np.zeros(len(visible_forms.numbers) + 1, dtype=np.int64)
     of_surface[surface[own]] = support[own]
     return of_surface[surface]
 
@@ -160,7 +161,7 @@ def visible_support(words: DocumentWords, seen: Seen, support: np.ndarray) -> np
 def count_supports(words: DocumentWords, units: np.ndarray, surfaces: list[str], n: int) -> Iterator[np.ndarray]:
     """Yield, for n-gram lengths 1 to ``n``, the support of the n-gram that starts at each word, int64 (num_words,); 0
     where it would cross a document's end."""
-    word = numbers_of(surfaces)[words.spellings]
+    word = integer_codes(surfaces)[words.spellings]
     unit = units[words.documents].astype(np.int64)
     left = _words_left(words)
     num_units, num_words = int(units.max(initial=0)) + 1, len(surfaces) + 1
@@ -178,18 +179,22 @@ def count_supports(words: DocumentWords, units: np.ndarray, surfaces: list[str],
 
 
 def looked_up_supports(
-    words: DocumentWords, surfaces: list[str], n: int, tables: Callable[[int], Iterable[pa.RecordBatch]], kept: int
+    words: DocumentWords,
+    surfaces: list[str],
+    n: int,
+    tables: Callable[[int], Iterable[pa.RecordBatch]],
+    min_support: int,
 ) -> Iterator[np.ndarray]:
-    """Yield the same arrays as `count_supports`, looked up in an index's tables instead of counted, for a sample of
-    documents.
+    """Yield the same arrays as `count_supports`, for a sample of documents: supports are looked up in an index's
+    tables, not counted.
 
     Parameters
     ----------
     tables : of 1, columns word and support; of 2, 3 … columns left, right and support, ascending: the numbers of two
-        n-grams of the table before among those whose support is ``kept`` or more (of words: among all)
+        n-grams of the table before among those whose support is ``min_support`` or more (of words: among all)
     """
 
-    number = numbers_of(surfaces)
+    number = integer_codes(surfaces)
     first = np.unique(number, return_index=True)[1]  # of spellings with one surface, the first
     rows, support, num_rows = np.full(len(surfaces) + 1, -1), np.zeros(len(surfaces) + 1, dtype=np.int64), 0
     for table in tables(1):
@@ -205,7 +210,7 @@ def looked_up_supports(
         both = np.flatnonzero((left[:-1] >= length) & (gram[:-1] >= 0) & (gram[1:] >= 0))
         keys = gram[both].astype(np.uint64) << np.uint64(32) | gram[both + 1].astype(np.uint64)
         asked, which = np.unique(keys, return_inverse=True)
-        of_key, ranks = _look_up(asked, tables(length), kept)
+        of_key, ranks = _look_up(asked, tables(length), min_support)
         support = np.zeros(len(gram), dtype=np.int64)
         support[both] = of_key[which]
         gram = np.full(len(gram), -1)
@@ -213,18 +218,20 @@ def looked_up_supports(
         yield support
 
 
-def _look_up(asked: np.ndarray, tables: Iterable[pa.RecordBatch], kept: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each of these sorted keys its support in the tables (0 if absent), and its rank among keys with
-    support ``kept`` or more (-1 if not among them)."""
-    of_key, rank_of, num_kept = np.zeros(len(asked), dtype=np.int64), np.full(len(asked), -1), 0
+def _look_up(
+    keys_wanted: np.ndarray, tables: Iterable[pa.RecordBatch], min_support: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each of these sorted keys its support in the tables (0 if absent), and its rank among the keys with
+    support of at least ``min_support`` (-1 if it is not one of them)."""
+    of_key, rank_of, num_kept = np.zeros(len(keys_wanted), dtype=np.int64), np.full(len(keys_wanted), -1), 0
     for table in tables:
         keys = table.column("left").to_numpy().astype(np.uint64) << np.uint64(32) | table.column("right").to_numpy()
         support = table.column("support").to_numpy()
-        is_kept = support >= kept
+        is_kept = support >= min_support
         ranks = np.where(is_kept, num_kept + np.cumsum(is_kept) - 1, -1)
-        place = np.searchsorted(keys, asked)
+        place = np.searchsorted(keys, keys_wanted)
         found = np.flatnonzero(place < len(keys))
-        found = found[keys[place[found]] == asked[found]]
+        found = found[keys[place[found]] == keys_wanted[found]]
         of_key[found], rank_of[found] = support[place[found]], ranks[place[found]]
         num_kept += int(np.count_nonzero(is_kept))
     return of_key, rank_of

@@ -44,7 +44,7 @@ class Retokenizer:
     def __call__(self, texts: list[str], bases: np.ndarray) -> TokenisedText:
         """Return the tokens of documents; ``bases`` are the documents' offsets in the joined texts, and the end."""
         chain = itertools.chain.from_iterable
-        deleted = [self._charsmaps.prefix(text) if self._charsmaps else 0 for text in texts]
+        deleted = [self._charsmaps.num_deleted_at_start(text) if self._charsmaps else 0 for text in texts]
         texts = [text[length:] for text, length in zip(texts, deleted, strict=True)]
         encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
         lengths = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
@@ -56,26 +56,26 @@ class Retokenizer:
             ids[np.isin(ids, self._special)] = self._unknown
         if self._charsmaps:
             owners = chain(itertools.repeat(text, length) for text, length in zip(texts, lengths.tolist(), strict=True))
-            offsets[:, 0] = list(map(self._charsmaps.begin, owners, offsets[:, 0].tolist()))
+            offsets[:, 0] = list(map(self._charsmaps.correct_start, owners, offsets[:, 0].tolist()))
         place = np.repeat(bases[:-1] + deleted, lengths)
         return TokenisedText(lengths, ids, offsets[:, 0] + place, offsets[:, 1] + place)
 
     def _token_ranges(self, text: str, encoding: Any) -> list[tuple[int, int]]:
         """Return the character range of each token, corrected where the library's offsets are known to be wrong."""
-        places = self._misplaced.places(text, encoding.ids) if self._misplaced else None
+        places = self._misplaced.token_ranges(text, encoding.ids) if self._misplaced else None
         return encoding.offsets if places is None else places  # type: ignore[no-any-return]
 
 
 def read_texts(
-    texts: list[str], doc_ids: pa.Array, bases: np.ndarray, spans: Spans, retokenizer: Retokenizer
+    texts: list[str], doc_ids: pa.Array, text_offsets: np.ndarray, spans: Spans, retokenizer: Retokenizer
 ) -> ReadTexts:
-    """Return documents tokenised again and with the character data that a comparison with stored tokens needs;
-    ``bases`` are the documents' offsets in the joined texts, and the end."""
+    """Tokenise documents again, and return tokens with the character data for a comparison with stored tokens.
+    ``text_offsets`` has the start of each text in the joined texts, and the end."""
     joined = "\n".join(texts)
     codes = np.frombuffer(joined.encode("utf-32-le"), dtype=np.uint32)
-    place = bases[spans.owners]
+    place = text_offsets[spans.owners]
     cut = _grow_to_clusters(joined, spans.starts + place, spans.ends + place)
-    return ReadTexts(doc_ids, ~np.isin(codes, SPACES), cut, retokenizer(texts, bases))
+    return ReadTexts(doc_ids, ~np.isin(codes, SPACES), cut, retokenizer(texts, text_offsets))
 
 
 def _grow_to_clusters(text: str, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -129,13 +129,13 @@ class Protected(NamedTuple):
         policy: Policy,
         words: DocumentWords,
         units: np.ndarray,
-        seen: Seen,
+        visible_forms: Seen,
         spans: Spans,
         supports: Iterable[np.ndarray],
         num_units: int,
-        visible: np.ndarray,
+        visible_supports: np.ndarray,
     ) -> Protected:
-        """Return the words and characters that a policy protects, computed by the oracle from words, detected spans and
+        """Compute by the oracle which words and characters a policy protects, from words, detected spans and n-gram
         supports.
 
         Parameters
@@ -143,12 +143,12 @@ class Protected(NamedTuple):
         units : unit of each document
         supports : for 1, 2 … n words those of the n-grams that begin at each word; none where support protects no word
         num_units : units that the supports count
-        visible : support of the visible part of each word
+        visible_supports : support of the visible part of each word
         """
         place = words.bases[spans.owners]
         scopes = spans.scopes(policy.scope_of)
-        widespread = widespread_words(words, seen, visible, num_units)
-        direct = direct_words(words, units, seen, spans.starts + place, spans.ends + place, scopes, widespread)
+        widespread = widespread_words(words, visible_forms, visible_supports, num_units)
+        direct = direct_words(words, units, visible_forms, spans.starts + place, spans.ends + place, scopes, widespread)
         indirect = protected_words(
             words,
             supports,
@@ -198,23 +198,24 @@ class Comparison:
         self._counts = dict.fromkeys(COUNTS, 0)
         self._found_in: list[int] = []
 
-    def result(self, *, whole: bool) -> TextCheck:
-        """Return the counts of all comparisons so far; ``whole`` says whether they cover the whole store."""
+    def result(self, *, is_whole_store: bool) -> TextCheck:
+        """Return the counts of all comparisons so far. ``is_whole_store`` says whether they cover every document of the
+        store."""
         return TextCheck(
             **self._counts,
             found_in=tuple(self._found_in[:NAMED]),
-            whole=whole,
-            fingerprint=self._store.flags_fingerprint() if whole else "",
+            whole=is_whole_store,
+            fingerprint=self._store.flags_fingerprint() if is_whole_store else "",
         )
 
-    def add(self, rows: np.ndarray, read: ReadTexts, protected: Protected) -> None:
-        """Compare the stored tokens in these rows with what the oracle read and protects, and add the differences to
-        the counts."""
+    def add(self, rows: np.ndarray, expected: ReadTexts, protected: Protected) -> None:
+        """Compare the stored tokens in these rows with the tokens the oracle read (``expected``) and the words it
+        protects; add the differences to the counts."""
         words, spans = protected.words, protected.spans
         doc_offsets, columns = self._store.columns_of(rows, ("input_ids", "word_ids", "flags"))
-        num_tokens, ids, starts, ends = read.tokens
+        num_tokens, ids, starts, ends = expected.tokens
         stored = np.diff(doc_offsets)
-        has_id = map(operator.eq, self._store.doc_ids_of(rows), read.doc_ids.to_pylist())
+        has_id = map(operator.eq, self._store.doc_ids_of(rows), expected.doc_ids.to_pylist())
         whole = (stored == num_tokens) & np.fromiter(has_id, dtype=bool, count=len(rows))
         owners = np.repeat(np.arange(len(rows)), num_tokens)
         within = np.arange(len(owners)) - np.repeat(np.cumsum(num_tokens) - num_tokens, num_tokens)
@@ -222,16 +223,16 @@ class Comparison:
         owners, ids, starts, ends = owners[kept], ids[kept], starts[kept], ends[kept]
         at = doc_offsets[owners] + within[kept]
 
-        place, length = words.bases[spans.owners], len(read.is_visible)
+        place, length = words.bases[spans.owners], len(expected.is_visible)
         direct = _covered(length, words.starts[protected.direct], words.ends[protected.direct])
         direct |= _covered(length, spans.starts + place, spans.ends + place)
         # A word is direct or not by itself.
-        direct |= _covered(length, *read.cut) & ~_covered(length, words.starts, words.ends)
+        direct |= _covered(length, *expected.cut) & ~_covered(length, words.starts, words.ends)
         indirect = _covered(length, words.starts[protected.indirect], words.ends[protected.indirect])
         wrong = ~whole
         flags, needed = columns["flags"][at], np.zeros(len(at), dtype=np.uint8)
         for name, characters, bit in (("direct", direct, DIRECT), ("indirect", indirect, INDIRECT)):
-            before = np.concatenate([[0], np.cumsum(characters & read.is_visible)])
+            before = np.concatenate([[0], np.cumsum(characters & expected.is_visible)])
             meets = before[ends] > before[starts]
             needed |= meets * np.uint8(bit)
             violated = meets & (flags & bit == 0)

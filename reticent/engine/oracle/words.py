@@ -10,6 +10,7 @@ are those of the `regex` library. Cost: 15 to 50 MB of text a second, one thread
 from __future__ import annotations
 
 import re
+import sys
 
 import numpy as np
 import regex
@@ -95,12 +96,14 @@ _FULL = (
     rf"|(?:[o ph:,.'\"][eEfz]X|[eEfz]X){_JOINED}"
 )
 _MARKS = "[eEfz]*+"
-_find_plain = re.compile(_PLAIN.replace("X", "")).finditer
-_find_full = re.compile(_FULL.replace("X", _MARKS)).finditer
-_find_simple = re.compile(f"(?=[AMHNK]){_CHAIN}|O".replace("X", "")).finditer
+#: The faster library, but for its possessive quantifiers, which are wrong before Python 3.11.5.
+_patterns = re if sys.version_info >= (3, 11, 5) else regex
+_find_plain = _patterns.compile(_PLAIN.replace("X", "")).finditer
+_find_full = _patterns.compile(_FULL.replace("X", _MARKS)).finditer
+_find_simple = _patterns.compile(f"(?=[AMHNK]){_CHAIN}|O".replace("X", "")).finditer
 _needs_a_look = re.compile("[ank_PSReEfz]").search
 _has_marks = re.compile("[eEfz]").search
-_last_quote = re.compile(f"(H{_MARKS})'(?!{_MARKS}[AaMH])")
+_last_quote = _patterns.compile(f"(H{_MARKS})'(?!{_MARKS}[AaMH])")
 _has_digit = regex.compile(r"\p{N}").search
 
 

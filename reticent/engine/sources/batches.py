@@ -32,9 +32,9 @@ def memory_from(pool: pa.MemoryPool) -> Iterator[pa.MemoryPool]:
 
 
 @contextmanager
-def reading_pool(frugal: bool) -> Iterator[pa.MemoryPool]:
-    """Make jemalloc the default Arrow memory pool for the ``with`` block, if this build of Arrow has it, and yield the
-    pool in use.
+def reading_pool(release_at_once: bool) -> Iterator[pa.MemoryPool]:
+    """Make jemalloc the default Arrow memory pool for the ``with`` block, if this build has it, and yield the pool in
+    use. With ``release_at_once``, freed memory goes back to the system at once.
 
     jemalloc hands a reader the buffers of its last batch again. mimalloc returns them to the system, which clears every
     page anew; this costs a fifth of the time. The core's own reader takes its memory from the C library, which keeps it
@@ -43,7 +43,7 @@ def reading_pool(frugal: bool) -> Iterator[pa.MemoryPool]:
     pool = pa.default_memory_pool()
     with suppress(NotImplementedError):
         pool = pa.jemalloc_memory_pool()
-        pa.jemalloc_set_decay_ms(0 if frugal else 100)  # pyarrow's `release_unused` does nothing for it
+        pa.jemalloc_set_decay_ms(0 if release_at_once else 100)  # pyarrow's `release_unused` does nothing for it
     with memory_from(pool) as chosen:
         yield chosen
 
@@ -163,7 +163,7 @@ def stretches(
     wanted: np.ndarray | None,
     at_least: int,
 ) -> Iterator[Stretch]:
-    """Yield the ranges of consecutive rows of a file (fragment) that have a wanted document.
+    """Yield the ranges of consecutive rows (whole files, or neighbouring row groups) that hold a wanted document.
 
     A stretch is a whole fragment, or neighbouring row groups that together hold at least a given number of rows.
 

@@ -68,13 +68,13 @@ def canonical(
 
 
 def require_columns(
-    found: Sequence[str], wanted: Sequence[str], file: Path | str, said: Callable[[str], str] | None = None
+    found: Sequence[str], wanted: Sequence[str], file: Path | str, describe_columns: Callable[[str], str] | None = None
 ) -> None:
-    """Raise `CorpusError` unless each wanted column occurs exactly once among the ``found`` ones; ``said`` makes the
-    text that describes the file's columns."""
+    """Raise `CorpusError` unless each wanted column occurs exactly once in ``found``, the file's columns.
+    ``describe_columns`` makes the part of the message that describes the file's columns."""
     for name in wanted:
         if name not in found:
-            names = f"it has {', '.join(map(str, found))}" if said is None else said(name)
+            names = f"it has {', '.join(map(str, found))}" if describe_columns is None else describe_columns(name)
             if any(part.startswith(f"{name}=") for part in str(file).split("/")):
                 names += (
                     f"; {name}=… in its path is a folder of a partition, which is a column on Spark and in lakes alone"
@@ -203,14 +203,15 @@ def _check_spans(spans: pa.Array, texts: pa.Array | None, where: str, file: Path
         )
 
 
-def _raise_for_rows(rows: np.ndarray, what: str, file: Path | str, column: str, first_row: int) -> None:
-    """Raise `CorpusError` that names the first of these rows, if there are any."""
+def _raise_for_rows(rows: np.ndarray, fault: str, file: Path | str, column: str, first_row: int) -> None:
+    """Raise `CorpusError` for the first of these rows, with the text ``fault``; do nothing if there are none."""
     if len(rows):
         more = f" ({len(rows)} such rows in this batch)" if len(rows) > 1 else ""
-        raise CorpusError(f"{file} row {first_row + int(rows[0]) + 1} column {column}: {what}{more}")
+        raise CorpusError(f"{file} row {first_row + int(rows[0]) + 1} column {column}: {fault}{more}")
 
 
 def _is_view(kind: pa.DataType) -> bool:
+    """Whether an Arrow type is a string view."""
     return pa.types.is_string_view(kind)
 
 

@@ -108,8 +108,8 @@ class Reading:
             said.append(f"{self.num_skipped:,} documents are left out: their text is null (corpus.on_null = skip)")
         return said
 
-    def scanned(self) -> None:
-        """Report the sentences of the scan by calling ``tell`` with each, if it is set."""
+    def tell_scan_notices(self) -> None:
+        """Pass each sentence about the scan to the function ``tell``, if that is set."""
         if self.tell is not None:
             for notice in self.notices_of_scan():
                 self.tell(notice)

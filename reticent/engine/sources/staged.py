@@ -119,9 +119,9 @@ def stage(
     withdrawals.begin(source)
     parts = settings.connections
     stage = _Staging(source, settings, wanted, folder, parts, progress, withdrawals)
-    with reading_pool(frugal=False):
+    with reading_pool(release_at_once=False):
         if parts == 1:
-            stage.part(0)
+            stage.copy_part(0)
         else:
             _stage_in_threads(stage, parts)
     if not stage.counts["documents"]:
@@ -148,7 +148,7 @@ def _stage_in_threads(stage: _Staging, parts: int) -> None:
     """Copy every part of the source in a thread of its own; the first error stops the others and is raised."""
     with ThreadPoolExecutor(parts) as pool:
         with signals_deferred():  # a thread whose start is interrupted would not be waited for
-            futures = [pool.submit(stage.part, part) for part in range(parts)]
+            futures = [pool.submit(stage.copy_part, part) for part in range(parts)]
         try:
             wait(futures, return_when=FIRST_EXCEPTION)
         finally:
@@ -178,7 +178,7 @@ class _Staging:
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("documents", "text_bytes", "null_texts"), 0))
     lock: Lock = field(default_factory=Lock)
 
-    def part(self, part: int) -> None:
+    def copy_part(self, part: int) -> None:
         """Copy one part of the source to numbered Parquet files; none if it has no document."""
         groups = self._row_groups(part)
         for number, first in enumerate(groups):
@@ -229,7 +229,7 @@ class _Staging:
                     checked = canonical(batch, self.wanted, place, row, null_texts=skips, time_zone=zone)
                 except CorpusError as error:
                     raise CorpusError(f"{error}{_advise_query(self.source, str(error))}") from None
-                checked = self.withdrawals.staying(checked)
+                checked = self.withdrawals.drop_withdrawn(checked)
                 chosen = {column: checked.column(number) for number, column in enumerate(self.wanted.values())}
                 yield pa.record_batch([chosen[name] for name in columns], schema=self._schema(columns, checked.schema))
             row += batch.num_rows
@@ -452,25 +452,26 @@ class Refreshed:
             chosen = table.slice(start, ROWS_AT_ONCE).combine_chunks()
             arrays = [texts if name == self._columns.text else _one_array(chosen.column(name)) for name in columns]
             yield pa.record_batch(arrays, names=list(columns))
-        fetched.end()
+        fetched.read_to_end()
 
     def _collect_texts(
         self,
-        known: np.ndarray,
+        earlier_rows: np.ndarray,
         is_new: np.ndarray,
         digests: list[bytes | None],
-        fetched: _Fetched,
+        fetched_texts: _Fetched,
         held: OrderedDict[int, pa.Array],
     ) -> pa.Array:
-        """Return the texts of some rows: from the earlier copy, newly fetched, or null if neither."""
+        """Return the text of each row: from its row in the earlier copy (-1: none), else newly fetched by its SHA-256
+        where ``is_new``, else null."""
         sources = [pa.nulls(1, pa.large_string())]
-        places = np.zeros(len(known), np.int64)
-        if len(old := np.flatnonzero(known >= 0)):
+        places = np.zeros(len(earlier_rows), np.int64)
+        if len(old := np.flatnonzero(earlier_rows >= 0)):
             places[old] = 1 + np.arange(len(old))
-            sources.append(self._earlier.take(known[old], held))
+            sources.append(self._earlier.take(earlier_rows[old], held))
         if len(new := np.flatnonzero(is_new)):
             places[new] = 1 + len(old) + np.arange(len(new))
-            sources.append(pa.array([fetched.take(digests[row]) for row in new], pa.large_string()))
+            sources.append(pa.array([fetched_texts.take(digests[row]) for row in new], pa.large_string()))
         return pa.concat_arrays(sources).take(pa.array(places))
 
 
@@ -499,7 +500,7 @@ class _Fetched:
         taken: str = text.as_py()
         return taken
 
-    def end(self) -> None:
+    def read_to_end(self) -> None:
         """Consume the remaining batches, so that a late error is raised."""
         for _ in self._batches:
             pass

@@ -231,7 +231,7 @@ _CREDENTIALS: Final = "credentials come from the environment and the files of th
 
 
 def shown(source: str) -> str:
-    """Return an address without user name and parameters, as messages and manifests show it."""
+    """Return an address without user name, password and parameters, for messages and manifests."""
     parts = urlsplit(source)
     if _scheme_of(source).endswith("abfs"):  # its container stands where others have a user
         return f"{parts.scheme}://{parts.netloc}{parts.path}"

@@ -52,10 +52,11 @@ class Annotation:
     unchanged: tuple[str, ...] = ()
 
 
-def merged_spans(spans: Iterable[Span]) -> list[Span]:
-    """Return non-overlapping spans: overlapping ones are merged, with the category of the longest.
+def merge_spans(spans: Iterable[Span]) -> list[Span]:
+    """Return sorted, non-overlapping spans. Spans that overlap are merged into one, which has the category of the
+    longest.
 
-    >>> merged_spans([(0, 4, "PER"), (2, 9, "LOC"), (9, 12, "DATE")])
+    >>> merge_spans([(0, 4, "PER"), (2, 9, "LOC"), (9, 12, "DATE")])
     [(0, 9, 'LOCATION'), (9, 12, 'DATE')]
     """
     merged: list[tuple[int, int, int, str]] = []  # start, end, length of the longest, its category
@@ -74,14 +75,14 @@ def merged_spans(spans: Iterable[Span]) -> list[Span]:
 
 
 def write_annotation(
-    folder: Path | str, sample: Sample, texts: Mapping[int, str], found: Mapping[int, Sequence[Span]]
+    folder: Path | str, sample: Sample, texts: Mapping[int, str], spans: Mapping[int, Sequence[Span]]
 ) -> None:
-    """Write a sample's documents with their detected spans for annotators into ``folder``, as one HTML page and as BRAT
-    files; modes 0600 and 0700, all or nothing.
+    """Write a sample's documents with their detected spans into ``folder`` for annotators, as one HTML page and as BRAT
+    files. Files have mode 0600, folders 0700; nothing is left there if it fails.
 
     Parameters
     ----------
-    texts, found : row -> text, and row -> spans, of every document of the sample
+    texts, spans : row -> text, and row -> spans, of every document of the sample
 
     Raises
     ------
@@ -92,7 +93,7 @@ def write_annotation(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ArtifactError(f"{folder}: not empty, it may hold an annotator's work; choose another --out")
     with writing_to(folder):
-        _write_folder(folder, sample, texts, found)
+        _write_folder(folder, sample, texts, spans)
 
 
 def _write_folder(folder: Path, sample: Sample, texts: Mapping[int, str], found: Mapping[int, Sequence[Span]]) -> None:
@@ -105,7 +106,7 @@ def _write_folder(folder: Path, sample: Sample, texts: Mapping[int, str], found:
         documents = []
         for document in sample.documents:
             text = texts[document.row]
-            spans = merged_spans(found.get(document.row, ()))
+            spans = merge_spans(found.get(document.row, ()))
             labels += [label for _, _, label in spans]
             documents.append({**asdict(document), "text": text, "spans": [_as_json(span) for span in spans]})
             _write(temporary / "brat" / f"{document.name}.txt", text.encode())
@@ -144,13 +145,13 @@ def _as_json(span: Span) -> dict[str, Any]:
 def _brat_lines(text: str, spans: Iterable[Span]) -> str:
     """Return the spans of a text as the lines of a BRAT ``.ann`` file."""
     return "".join(
-        f"T{number}\t{label} {start} {end}\t{_quoted(text[start:end])}\n"
+        f"T{number}\t{label} {start} {end}\t{_without_tabs_and_line_ends(text[start:end])}\n"
         for number, (start, end, label) in enumerate(spans, start=1)
     )
 
 
-def _quoted(text: str) -> str:
-    """Return a text without tabs and line ends, as a BRAT line quotes it."""
+def _without_tabs_and_line_ends(text: str) -> str:
+    """Return a text on one line, as BRAT quotes it: without tabs and line ends."""
     return text.replace("\r", " ").replace("\n", " ").replace("\t", " ")
 
 
@@ -304,7 +305,7 @@ def _read_brat(folder: Path) -> Annotation:
                         f"{where}: from {start} to {end} is no stretch of its {len(read.text)} characters"
                     )
                 own.append((start, end, mark.label))
-            quoted = " ".join(_quoted(read.text[start:end]) for start, end in mark.parts)
+            quoted = " ".join(_without_tabs_and_line_ends(read.text[start:end]) for start, end in mark.parts)
             if mark.quoted is None or quoted.split() != mark.quoted.split():
                 raise CorpusError(f"{where}: its offsets do not hold the text that it quotes")
         spans.append(tuple(own))

@@ -90,7 +90,7 @@ def evaluate_sample(
     PolicyError
         No file, more than two, or the same one twice.
     """
-    from reticent.ext.annotate.recall import agreement_of, united_spans, weighted_recall
+    from reticent.ext.annotate.recall import measure_agreement, unite_spans, weighted_recall
 
     if not 1 <= len(files) <= 2:
         raise PolicyError(f"expected the annotations of one or two annotators, got {len(files)}")
@@ -114,13 +114,13 @@ def evaluate_sample(
     if (left_out := _in_tagger_training(run, rows)).any():
         progress.warn(TAUGHT_OUT.format(int(left_out.sum())))
         rows, stratum, sizes = _drop_documents(left_out, rows, stratum, sizes)
-    united = [united_spans([spans[int(row)] for spans in own]) for row in rows]
+    united = [unite_spans([spans[int(row)] for spans in own]) for row in rows]
     with progress.task("evaluate", None, "documents"):
         marks = _gather_spans(run, rows, texts, united)
         agreement = None
         if len(own) == 2:
             first, second = (_gather_spans(run, rows, texts, [spans[int(row)] for row in rows]) for spans in own)
-            agreement = agreement_of(
+            agreement = measure_agreement(
                 first, second, _num_words(rows, texts), num_bootstrap=job.audit.num_bootstrap, seed=job.seed
             )
         result = weighted_recall(
@@ -140,15 +140,15 @@ def evaluate_sample(
 
 
 def _in_tagger_training(run: Run, rows: np.ndarray) -> np.ndarray:
-    """Return whether each document's individual was used to train the tagger, bool, by row."""
+    """Return for each document (by row) whether its individual's documents trained the tagger, bool."""
     return taught(run, run.corpus.scan().column("individual_id").take(pa.array(rows)))
 
 
 def _drop_documents(
     left_out: np.ndarray, rows: np.ndarray, stratum: np.ndarray, sizes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return rows and strata of the sampled documents that are not ``left_out``, and the stratum sizes reduced in
-    proportion.
+    """Drop the documents that are ``left_out`` from a sample. Return the rows and the strata of the others, and the
+    sizes of the remaining strata, reduced in proportion.
     """
     if left_out.all():
         raise CorpusError("every individual of this sample taught the tagger; draw another sample to measure it")
@@ -171,13 +171,17 @@ def _annotation_path(path: Path) -> Path:
 
 
 def _kept_text_ends(run: Run) -> np.ndarray | None:
-    """Return `text_ends` of the run's documents that are not in quarantine, int64; None if the job has no canaries."""
+    """Return the number of characters before the first canary of each document that is not in quarantine, int64. None
+    if the job plants no canaries.
+    """
     ends = text_ends(run)
     return None if ends is None else np.delete(ends, quarantined_rows(run.folder / "spans"))
 
 
 def text_ends(run: Run) -> np.ndarray | None:
-    """Return the number of characters before each document's first canary, int64; None if the job has no canaries."""
+    """Return the number of characters before the first canary of each document, int64 (documents,); the largest int64
+    where it has none. None if the job plants no canaries.
+    """
     if run.job.canaries is None:
         return None
     places = open_canaries(run.folder / "canaries").places
@@ -187,13 +191,15 @@ def text_ends(run: Run) -> np.ndarray | None:
 
 
 def _texts_by_row(run: Run, rows: np.ndarray, ends: np.ndarray | None) -> dict[int, str]:
-    """Return row -> text of these documents, each cut at its end in ``ends`` (None: whole)."""
+    """Return row -> text of the documents at these rows. Each text is cut at its character offset in ``ends``, if
+    given.
+    """
     texts = [text for batch in iter_rows(run.corpus, rows, ("text",)) for text in batch.column("text").to_pylist()]
     return {int(row): text if ends is None else text[: ends[row]] for row, text in zip(rows, texts, strict=True)}
 
 
 def _detected_spans(run: Run, rows: np.ndarray) -> pa.Table:
-    """Return the detected spans of these document rows, with the run's document numbers."""
+    """Return the table of spans detected in the documents at these rows; column ``document`` has the row."""
     file = pq.ParquetFile(run.folder / "spans" / "spans.parquet")
     wanted = pa.array(rows, pa.int64())
     parts = []
@@ -210,7 +216,7 @@ def _check_samples(run: Run, annotations: Sequence[Annotation], files: Sequence[
         rows = [document.row for document in annotation.sample.documents]
         if annotation.sample.corpus != corpus or max(rows, default=0) >= run.corpus.num_documents:
             raise CorpusError(f"{file}: drawn from other documents than this run has; draw a sample of it")
-        if _sampled_rows(annotation) != _sampled_rows(annotations[0]):
+        if _names_and_rows(annotation) != _names_and_rows(annotations[0]):
             raise CorpusError(f"{file}: of another sample than {files[0]}; two annotators read the same documents")
 
 
@@ -225,8 +231,8 @@ def _require_changed(annotations: Sequence[Annotation], files: Sequence[Path]) -
             )
 
 
-def _sampled_rows(annotation: Annotation) -> set[tuple[str, int]]:
-    """Return the (name, row) pairs of a sample's documents."""
+def _names_and_rows(annotation: Annotation) -> set[tuple[str, int]]:
+    """Return the set of (file name, corpus row) of the sampled documents."""
     return {(document.name, document.row) for document in annotation.sample.documents}
 
 
@@ -265,8 +271,9 @@ def _gather_spans(run: Run, rows: np.ndarray, texts: dict[int, str], spans: Sequ
 
 
 def _households(run: Run, rows: np.ndarray) -> np.ndarray | None:
-    """Return the household number of each document's individual; None if none are named or each
-    individual has its own."""
+    """Return the household number of each document's individual, int64; None if the run has no households of several
+    individuals.
+    """
     ids = run.corpus.scan()
     if "household_id" not in ids.column_names or ids.column("household_id").null_count:
         return None

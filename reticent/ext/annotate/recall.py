@@ -33,10 +33,11 @@ class _Weighted(TypedDict):
     categories: dict[str, SampledIdentifiers]
 
 
-def united_spans(annotators: Sequence[Sequence[Span]]) -> list[Span]:
-    """Return the union of several annotators' spans in one document; overlapping spans of one label are merged.
+def unite_spans(annotators: Sequence[Sequence[Span]]) -> list[Span]:
+    """Return the union of several annotators' spans in one document. Spans that overlap are merged if they have the
+    same label.
 
-    >>> united_spans([[(0, 4, "NAME"), (9, 12, "DATE")], [(2, 6, "NAME"), (0, 3, "DATE")]])
+    >>> unite_spans([[(0, 4, "NAME"), (9, 12, "DATE")], [(2, 6, "NAME"), (0, 3, "DATE")]])
     [(0, 3, 'DATE'), (0, 6, 'NAME'), (9, 12, 'DATE')]
     """
     united: list[Span] = []
@@ -81,8 +82,8 @@ def weighted_recall(
 
 
 def mention_counts(marks: Marks) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return category -> numbers of annotated mentions that detection covers, and of all, each float64 (documents,);
-    repeated spans count once.
+    """Count the annotated mentions in each document. Return category -> (mentions that detection covers, all mentions),
+    each float64 (documents,); equal spans count once.
     """
     gold, num = marks.gold, len(marks.individual)
     keys = np.stack([gold.document, gold.start, gold.end, gold.category])
@@ -99,8 +100,8 @@ def mention_counts(marks: Marks) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def weighted_identifiers(drawn: Drawn, counts: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> _Weighted:
-    """Return recall and number of missed identifiers, overall and by category, weighted from the sample
-    (`mention_counts`) to its corpus.
+    """Estimate the recall and the number of missed identifiers in the corpus, overall and by category. The sample is
+    ``drawn``; its counts are those of `mention_counts`.
     """
     none = np.zeros(len(drawn.individual))
     found, marked = (sum((own[side] for own in counts.values()), none) for side in (0, 1))
@@ -112,13 +113,16 @@ def weighted_identifiers(drawn: Drawn, counts: Mapping[str, tuple[np.ndarray, np
 
 
 def _largest_individual_count(drawn: Drawn, counts: np.ndarray) -> float:
-    """Return the largest sum of weighted document counts of any one individual."""
+    """Return the largest count of any one individual: the weighted sum of ``counts`` (one a document) over the
+    individual's documents.
+    """
     return float(drawn.by_individual(drawn.error_weight * counts).max(initial=0.0))
 
 
 def _estimate_identifiers(drawn: Drawn, found: np.ndarray, marked: np.ndarray, crowd: float) -> SampledIdentifiers:
-    """Return recall and number of missed identifiers in the corpus, from counts of found and annotated ones by sampled
-    document.
+    """Estimate recall and number of missed identifiers in the corpus from the numbers found and marked by annotators in
+    each sampled document. ``crowd`` is the largest number missed of one individual,
+    for the intervals.
     """
     missed = marked - found
     return SampledIdentifiers(
@@ -133,11 +137,11 @@ def _estimate_identifiers(drawn: Drawn, found: np.ndarray, marked: np.ndarray, c
 # ----------------------------------------------------------------------------------------------------------- agreement
 
 
-def agreement_of(
+def measure_agreement(
     first: Marks, second: Marks, words_of: np.ndarray, *, num_bootstrap: int = 1000, seed: int = 0
 ) -> Agreement:
-    """Return how far two annotators of the same documents agree: exact and partial spans, Cohen's kappa and
-    Krippendorff's alpha of words; intervals resample individuals.
+    """Measure how far two annotators of the same documents agree: exact and partial spans, and Cohen's kappa and
+    Krippendorff's alpha of words. Intervals are bootstrapped over individuals.
 
     Parameters
     ----------
@@ -152,7 +156,9 @@ def agreement_of(
     total = sum(np.bincount(individual[side[0]], minlength=num) for side in sides)
 
     def span_agreement(matched: Sequence[np.ndarray]) -> Estimate:
-        """Return the share of both annotators' spans that are ``matched``, with its interval."""
+        """Return the share of both annotators' spans for which ``matched`` (one bool array an annotator) is true, with
+        its interval.
+        """
         common = sum(
             np.bincount(individual[side[0]], weights=own, minlength=num)
             for side, own in zip(sides, matched, strict=True)
@@ -167,14 +173,16 @@ def agreement_of(
     return Agreement(
         exact=span_agreement(exact),
         partial=span_agreement(partial),
-        kappa=_chance_corrected(tables, _kappa, num_bootstrap, seed),
-        alpha=_chance_corrected(tables, _alpha, num_bootstrap, seed),
+        kappa=_estimate_chance_corrected(tables, _kappa, num_bootstrap, seed),
+        alpha=_estimate_chance_corrected(tables, _alpha, num_bootstrap, seed),
     )
 
 
-def _distinct_spans(marks: Marks, names: Sequence[str]) -> list[np.ndarray]:
-    """Return the distinct spans as arrays of document, start, end, and category index among ``names``."""
-    numbers = np.array([names.index(name) for name in marks.categories] or [0], dtype=np.int64)
+def _distinct_spans(marks: Marks, categories: Sequence[str]) -> list[np.ndarray]:
+    """Return four arrays with the document, start, end and category number of each distinct span. A category's number
+    is its index in ``categories``.
+    """
+    numbers = np.array([categories.index(name) for name in marks.categories] or [0], dtype=np.int64)
     gold = marks.gold
     keys = np.stack([gold.document, gold.start, gold.end, numbers[gold.category]])
     return list(np.unique(keys, axis=1))
@@ -221,11 +229,11 @@ def _alpha(tables: np.ndarray) -> np.ndarray:
     return 1 - observed / expected
 
 
-def _chance_corrected(
+def _estimate_chance_corrected(
     tables: np.ndarray, measure: Callable[[np.ndarray], np.ndarray], num_bootstrap: int, seed: int
 ) -> Estimate:
-    """Return a chance-corrected agreement (kappa or alpha) of the summed tables, with a bootstrap interval over
-    individuals.
+    """Return an agreement ``measure`` (kappa or alpha) of the individuals' contingency tables, summed, with a bootstrap
+    interval over individuals.
     """
     n, flat = len(tables), tables.reshape(len(tables), -1)
     with np.errstate(invalid="ignore", divide="ignore"):

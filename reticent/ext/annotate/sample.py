@@ -112,7 +112,7 @@ def draw_sample(
             f"one detector cannot disagree: {', '.join(detectors) or 'none'} found all of the spans of this run"
         )
     num_documents = min(num_documents, len(words))
-    stratum = _strata(words, found, disagreed if by_disagreement else None, num_documents)
+    stratum = _stratify(words, found, disagreed if by_disagreement else None, num_documents)
     sizes = np.bincount(stratum)
     wanted = np.bincount(stratum, weights=words + 1.0)
     if by_disagreement:
@@ -154,7 +154,9 @@ def _num_words(corpus: Corpus) -> np.ndarray:
 
 
 def _digests(corpus: Corpus, rows: np.ndarray, ends: np.ndarray | None) -> dict[int, str]:
-    """Return row -> SHA-256 of the document's text, cut at its end in ``ends`` (None: whole)."""
+    """Return row -> SHA-256 (hexadecimal) of the document's text. Each text is cut at its character offset in ``ends``,
+    if given.
+    """
     texts = (text for batch in iter_rows(corpus, rows, ("text",)) for text in batch.column("text").to_pylist())
     return {
         row: text_digest(text if ends is None else text[: ends[row]])
@@ -163,8 +165,8 @@ def _digests(corpus: Corpus, rows: np.ndarray, ends: np.ndarray | None) -> dict[
 
 
 def _count_spans(file: Path, num_documents: int) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Return the number of detected spans (merged over detectors) of each document, the number that not all detectors
-    found, and the detectors' names; a learned tagger is compared with all others as one.
+    """Return for each document the number of detected spans, overlapping ones merged, and how many of them not all
+    detectors found; then the detectors' names. If there is a learned tagger, all others count as one detector.
     """
     spans = pq.ParquetFile(file)
     found, disagreed = np.zeros(num_documents), np.zeros(num_documents)
@@ -196,9 +198,9 @@ def _count_spans(file: Path, num_documents: int) -> tuple[np.ndarray, np.ndarray
     return found, disagreed, list(known)
 
 
-def _strata(words: np.ndarray, found: np.ndarray, disagreed: np.ndarray | None, num_drawn: int) -> np.ndarray:
-    """Return the stratum of each document, int64 from 0: classes of length, within them of detected spans a word,
-    within those of the detectors' disagreement.
+def _stratify(words: np.ndarray, found: np.ndarray, disagreed: np.ndarray | None, num_drawn: int) -> np.ndarray:
+    """Return the stratum of each document, int64 from 0. Documents are divided by length, then by detected spans a
+    word, then by the share of spans on which detectors disagree.
     """
     most = num_drawn / _PER_STRATUM / (1 if disagreed is None else 2)
     num_found = int(np.clip(np.sqrt(most), 1, _MOST_FOUND))
@@ -212,14 +214,14 @@ def _strata(words: np.ndarray, found: np.ndarray, disagreed: np.ndarray | None, 
     return np.unique(np.stack(keys), axis=1, return_inverse=True)[1].reshape(-1)
 
 
-def _classes_within_groups(group: np.ndarray, values: np.ndarray, num: int) -> np.ndarray:
-    """Return each document's quantile class of ``values`` within its group, ``num`` classes of equal numbers of
-    documents.
+def _classes_within_groups(group: np.ndarray, values: np.ndarray, num_classes: int) -> np.ndarray:
+    """Return the class of each document within its group, int64: the groups are divided into ``num_classes`` quantiles
+    of ``values``.
     """
     result = np.zeros(len(values), dtype=np.int64)
     for number in np.unique(group):
         own = np.flatnonzero(group == number)
-        result[own] = _size_balanced_classes(values[own], np.ones(len(own)), num)
+        result[own] = _size_balanced_classes(values[own], np.ones(len(own)), num_classes)
     return result
 
 
@@ -232,11 +234,12 @@ def _size_balanced_classes(values: np.ndarray, sizes: np.ndarray, num: int) -> n
     return result
 
 
-def _allocate_sample(sizes: np.ndarray, wanted: np.ndarray, num: int) -> np.ndarray:
-    """Return the number of documents to draw from each stratum, in proportion to ``wanted`` (method of equal
-    proportions), at least two and at most its size."""
+def _allocate_sample(sizes: np.ndarray, weights: np.ndarray, num: int) -> np.ndarray:
+    """Divide ``num`` documents among strata in proportion to ``weights`` (method of equal proportions). Return the
+    number to draw from each stratum: at least two, at most its size.
+    """
     counts = np.minimum(sizes, 2)
     while counts.sum() < num:
-        claims = np.where(counts < sizes, wanted / np.sqrt(counts * (counts + 1.0)), -1.0)
+        claims = np.where(counts < sizes, weights / np.sqrt(counts * (counts + 1.0)), -1.0)
         counts[int(np.argmax(claims))] += 1
     return counts

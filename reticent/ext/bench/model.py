@@ -14,7 +14,7 @@ from reticent.core.device import pick_device
 from reticent.engine.corpus import open_configured
 from reticent.engine.store import open_tokens
 from reticent.engine.tokens import write_tokens
-from reticent.ext.bench.documents import corpus_of_table, first_documents, timed
+from reticent.ext.bench.documents import corpus_of_table, first_documents, time_block
 from reticent.ext.propile.prompts import objective_of
 from reticent.trainer.loop import train
 from reticent.trainer.models import load_model, load_tokenizer, max_positions, special_ids
@@ -48,9 +48,13 @@ def measure_model(job: Job, num_documents: int, base: str, device: str) -> list[
         score_models([model], objective, store, special, window_length=window, device=device, bf16=settings.bf16)
         row["tokens"] = store.num_tokens
 
-    def learn(store: TokenStore, row: dict[str, Any]) -> None:
-        """Train the model on a store for one epoch, and set times (from the end of the first step) and ``tokens`` of a
-        timing row.
+    def warm_up(store: TokenStore) -> None:
+        """Score a few documents untimed: the first call compiles kernels and loads libraries."""
+        score(store.select(np.arange(min(FEWEST_DOCUMENTS, store.num_documents))), {})
+
+    def train_epoch(store: TokenStore, row: dict[str, Any]) -> None:
+        """Train the model on a store for one epoch. Set ``tokens`` of the timing row and its times, which begin at the
+        end of the first step.
         """
         times: list[tuple[float, float]] = []
         train(
@@ -67,12 +71,13 @@ def measure_model(job: Job, num_documents: int, base: str, device: str) -> list[
         corpus = corpus_of_table(first_documents(open_configured(job.corpus), num_documents))
         write_tokens(folder, corpus, None, tokenizer_json_of(base), num_threads=job.num_threads)
         store = open_tokens(folder)
-        for what, work in (("scoring", score), ("training", learn)):
+        warm_up(store)
+        for what, work in (("scoring", score), ("training", train_epoch)):
             documents = FEWEST_DOCUMENTS
             while True:  # of more documents, until it takes long enough to tell
                 own = store.select(np.arange(min(documents, store.num_documents)))
                 found: list[dict[str, Any]] = []
-                with timed(found, f"{what}, {objective}, on {where}") as row:
+                with time_block(found, f"{what}, {objective}, on {where}") as row:
                     work(own, row)
                 if row["seconds"] > MODEL_SECONDS or own.num_documents == store.num_documents:
                     break

@@ -16,7 +16,14 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import households_named, split_individuals
 from reticent.engine.store import open_tokens
 from reticent.engine.tokens import write_tokens
-from reticent.ext.classify.documents import FILE, baselines, label_tokens, read_labels, result_of, train_one
+from reticent.ext.classify.documents import (
+    FILE,
+    assemble_result,
+    label_tokens,
+    measure_baselines,
+    read_labels,
+    train_one,
+)
 from reticent.job.config import Job
 from reticent.job.dependencies import privacy_unit
 from reticent.job.run import Run
@@ -60,18 +67,18 @@ def classify_documents(
         privacy = job.train.dp.replace(unit=privacy_unit(job, job.train.dp), corpus=charged)
 
     def build(folder: Path | None) -> ClassificationEvidence:
-        """Train and test a classifier from every model folder; return the results, and keep the classifiers in
-        ``folder`` if the job says so.
+        """Train and test a classifier on every model folder, and return the results. Classifiers stay in ``folder`` if
+        the job keeps them.
         """
         rows: list[ClassifiedStart] = []
         for number, (path, store) in enumerate(_tokenise_for_models(corpus, individuals, folders, progress), 1):
             documents = label_tokens(store, labels, individuals.mask(MEMBERS), job, households)
             if number == 1:
-                rows += baselines(documents, job)
+                rows += measure_baselines(documents, job)
             kept = folder / f"model-{number:02d}" if folder is not None and settings.save_model else None
             with progress.task(f"classify {path.name}", None, "steps") as advance:
                 rows.append(train_one(path, path.name, 0, documents, settings, job, kept, advance, privacy=privacy))
-        return result_of(documents, job, settings, None, rows)
+        return assemble_result(documents, job, settings, None, rows)
 
     if out is None:
         return build(None)

@@ -61,8 +61,8 @@ def read_labels(corpus: Corpus, job: Job) -> pa.Table:
 
 
 def labelled_documents(run: Run, model: ModelSection, head: HeadConfig) -> LabelledTokens | TaggedTokens:
-    """Return a run's tokenised documents with class labels or BIO tags, whichever the head predicts; members are for
-    training.
+    """Return a run's tokenised documents with what the head predicts: class labels or BIO tags. Members' documents are
+    for training, the others held out.
 
     Classes are those of the source: a copy with canaries in it has only the columns that the corpus maps.
     """
@@ -79,8 +79,8 @@ def labelled_documents(run: Run, model: ModelSection, head: HeadConfig) -> Label
 
 
 def _households(corpus: Corpus, individuals: Individuals, job: Job) -> np.ndarray | None:
-    """Return each individual's household: the split's unit, or the household named in the documents if the split is by
-    individual; None without any.
+    """Return the household number of each individual: the split's unit, or the household column if the split is by
+    individual. None if there are no households.
     """
     return households_named(corpus, individuals) if job.split.by == "individual" else individuals.units
 
@@ -101,24 +101,24 @@ def label_tokens(
     )
 
 
-def _truth(documents: LabelledTokens) -> Truth:
-    """Return the true classes and individuals of the held-out documents."""
+def _heldout_truth(documents: LabelledTokens) -> Truth:
+    """Return the true classes of the held-out documents, with their individuals."""
     from reticent.ext.classify.measure import Truth
 
     test = ~documents.is_train
     return Truth(documents.classes[test], documents.store.individual[test], len(documents.class_names))
 
 
-def baselines(documents: LabelledTokens, job: Job) -> list[ClassifiedStart]:
-    """Return the held-out F1 of two baselines without a model: majority class, and logistic regression on bags of
-    words.
+def measure_baselines(documents: LabelledTokens, job: Job) -> list[ClassifiedStart]:
+    """Return the F1 on held-out documents of two baselines without a language model: the commonest class, and logistic
+    regression on bags of words.
     """
-    from reticent.ext.classify.measure import bag_of_words, majority
+    from reticent.ext.classify.measure import predict_from_words, predict_majority
 
     classes, is_train = documents.classes, documents.is_train
     found = {
-        "majority class": majority(classes, is_train),
-        "bag of words": bag_of_words(documents.store, classes, is_train),
+        "majority class": predict_majority(classes, is_train),
+        "bag of words": predict_from_words(documents.store, classes, is_train),
     }
     return [
         extended(_measure_f1(documents, said, job), ClassifiedStart, recipe=name, epoch=0)
@@ -163,15 +163,15 @@ def _measure_f1(documents: LabelledTokens | TaggedTokens, predicted: np.ndarray,
     audit = job.audit
     options = {"num_bootstrap": audit.num_bootstrap, "seed": job.seed, "small_cell": audit.small_cell}
     if isinstance(documents, LabelledTokens):
-        return measure(_truth(documents), predicted, **options)
+        return measure(_heldout_truth(documents), predicted, **options)
     return measure_tags(documents, predicted, **options)
 
 
-def result_of(
+def assemble_result(
     documents: LabelledTokens | TaggedTokens, job: Job, head: HeadConfig, model: str | None, rows: list[ClassifiedStart]
 ) -> ClassificationEvidence:
-    """Return the classification evidence: the given result rows with settings, classes, and numbers of documents and
-    individuals.
+    """Return the classification evidence: these result rows with the settings, the class names, and numbers of
+    documents and individuals.
     """
     is_train, individual = documents.is_train, documents.store.individual
     if isinstance(documents, LabelledTokens):

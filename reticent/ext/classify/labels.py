@@ -107,7 +107,7 @@ def label_documents(
 
 
 def check_sides(store: TokenStore, is_train: np.ndarray, households: np.ndarray | None) -> None:
-    """Raise `ArtifactError` if an individual, or a household, has both training and held-out documents."""
+    """Raise `ArtifactError` if an individual (or a household, if given) has both training and held-out documents."""
     named = {"individuals": store.individual} | ({} if households is None else {"households": households})
     for kind, units in named.items():
         own = units if kind == "individuals" else units[store.individual]
@@ -119,8 +119,8 @@ def check_sides(store: TokenStore, is_train: np.ndarray, households: np.ndarray 
 
 
 def _check_names(names: list[str], num_documents: int) -> None:
-    """Raise `CorpusError` if there are too many or too long class names, as of a column of text or ids; no message
-    shows a name.
+    """Raise `CorpusError` if there are too many class names or one is too long, as if the column held texts or ids. The
+    message shows no name.
     """
     if not num_documents:
         raise CorpusError("labels: no document has one")
@@ -135,8 +135,8 @@ def _check_names(names: list[str], num_documents: int) -> None:
 def _usable_classes(
     classes: np.ndarray, num_classes: int, individual: np.ndarray, is_train: np.ndarray, at_least: int | None
 ) -> np.ndarray:
-    """Return whether each class has enough individuals in training and in held-out documents, bool (C,); raise
-    `CorpusError` if fewer than two have, or without ``at_least`` if any class lacks a side.
+    """Return whether each class has enough individuals in training and in held-out documents (``at_least``, or one and
+    two), bool (C,). Raise `CorpusError` if fewer than two classes have; without ``at_least`` also if any has not.
     """
     pairs = np.unique(np.stack([classes, is_train, individual.astype(np.int64)], axis=1), axis=0)
     num_individuals = np.bincount(pairs[:, 0] * 2 + pairs[:, 1], minlength=2 * num_classes).reshape(-1, 2)

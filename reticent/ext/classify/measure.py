@@ -30,17 +30,19 @@ class Truth:
     num_classes: int
 
     def counts(self, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return numerator and denominator of F1 by class and individual, two arrays (C, individuals): twice the
-        correct documents, and true plus predicted documents.
+        """Return the parts of F1 by class and individual, two arrays (C, individuals): 2 · true positives, and true
+        plus predicted documents.
 
         Their ratio, summed over individuals, is the F1 of each class.
         """
         codes, row = np.unique(self.individual, return_inverse=True)
         num = len(codes)
 
-        def per_class(classes: np.ndarray, rows: np.ndarray) -> np.ndarray:
-            """Return the number of documents by class and individual, (C, individuals), given both by document."""
-            return np.bincount(classes * num + rows, minlength=self.num_classes * num).reshape(-1, num)
+        def per_class(numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
+            """Count documents by class and individual, (C, individuals), from the class number and the index of each
+            document.
+            """
+            return np.bincount(numbers * num + rows, minlength=self.num_classes * num).reshape(-1, num)
 
         right = predicted == self.classes
         either = per_class(self.classes, row) + per_class(predicted, row)
@@ -62,7 +64,7 @@ def measure(truth: Truth, predicted: np.ndarray, *, num_bootstrap: int, seed: in
     micro = ratio_estimate(right, np.bincount(row, minlength=len(codes)), num_bootstrap=num_bootstrap, seed=seed)
     tops, bottoms = truth.counts(predicted)
     by_class, draws = ratio_estimates(tops, bottoms, num_bootstrap=num_bootstrap, seed=seed)
-    confusion, individuals_per_cell = _confusion(truth, predicted)
+    confusion, individuals_per_cell = _confusion_matrices(truth, predicted)
     individuals = np.count_nonzero(
         np.bincount(truth.classes * len(codes) + row, minlength=truth.num_classes * len(codes)).reshape(-1, len(codes)),
         axis=1,
@@ -72,7 +74,7 @@ def measure(truth: Truth, predicted: np.ndarray, *, num_bootstrap: int, seed: in
         for number, estimate in enumerate(by_class)
     ]
     return MeasuredClasses(
-        macro_f1=macro(by_class, draws, len(codes)),
+        macro_f1=estimate_macro_f1(by_class, draws, len(codes)),
         micro_f1=micro,
         classes=[publish(row, small_cell) for row in rows],
         confusion=_hide_small_cells(confusion, individuals_per_cell, small_cell),
@@ -96,9 +98,9 @@ def compare(truth: Truth, first: np.ndarray, second: np.ndarray, *, num_bootstra
     return Estimate(value=values[0] - values[1], low=float(low), high=float(high), n=n)
 
 
-def macro(by_class: list[Estimate], draws: np.ndarray, n: int) -> Estimate:
-    """Return the macro F1 (mean over classes), with an interval from bootstrap draws (replicates, C); where no class
-    varies, it is the mean of the classes' exact bounds, which is wider than necessary.
+def estimate_macro_f1(by_class: list[Estimate], draws: np.ndarray, n: int) -> Estimate:
+    """Return the mean F1 over classes with its interval from bootstrap draws (replicates, C). If every class is all
+    right or all wrong, the interval is the mean of the classes' exact ones, which is wider than necessary.
     """
     known = [estimate for estimate in by_class if estimate.value is not None]
     value = float(np.mean([estimate.value for estimate in known]))
@@ -109,8 +111,8 @@ def macro(by_class: list[Estimate], draws: np.ndarray, n: int) -> Estimate:
     return Estimate(value=value, low=float(low), high=float(high), n=n)
 
 
-def _confusion(truth: Truth, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the documents and the distinct individuals of each (true, predicted) class pair, int64 (C, C) each."""
+def _confusion_matrices(truth: Truth, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return two int64 matrices (true class, predicted class): numbers of documents, and of distinct individuals."""
     num = truth.num_classes
     cell = truth.classes * num + predicted
     documents = np.bincount(cell, minlength=num * num).reshape(num, num)
@@ -119,8 +121,8 @@ def _confusion(truth: Truth, predicted: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _hide_small_cells(documents: np.ndarray, individuals_per_cell: np.ndarray, cell: int) -> list[list[int | None]]:
-    """Return the confusion matrix with None for counts of fewer than ``cell`` individuals; a row with one hidden count
-    hides a second, as its sum would reveal the first.
+    """Return the confusion matrix as lists, with None for each count of fewer than ``cell`` individuals. Where a row
+    has one such count, a second is hidden too, as the row's sum would reveal the first.
     """
     rows: list[list[int | None]] = []
     for counts, individuals in zip(documents.tolist(), individuals_per_cell.tolist(), strict=True):
@@ -136,7 +138,7 @@ def _hide_small_cells(documents: np.ndarray, individuals_per_cell: np.ndarray, c
 # ------------------------------------------------------------------------------------------------------------ baselines
 
 
-def majority(classes: np.ndarray, is_train: np.ndarray) -> np.ndarray:
+def predict_majority(classes: np.ndarray, is_train: np.ndarray) -> np.ndarray:
     """Predict for every held-out document the commonest class of the training documents, int64; ties go to the lowest
     number.
     """
@@ -144,7 +146,7 @@ def majority(classes: np.ndarray, is_train: np.ndarray) -> np.ndarray:
     return np.full(np.count_nonzero(~is_train), commonest, dtype=np.int64)
 
 
-def bag_of_words(store: TokenStore, classes: np.ndarray, is_train: np.ndarray) -> np.ndarray:
+def predict_from_words(store: TokenStore, classes: np.ndarray, is_train: np.ndarray) -> np.ndarray:
     """Predict the class of each held-out document by logistic regression on tf-idf of its words, int64.
 
     Words are the store's, distinguished by their tokens; those that no training document has are not seen.
@@ -158,7 +160,7 @@ def bag_of_words(store: TokenStore, classes: np.ndarray, is_train: np.ndarray) -
     seen = np.unique(numbers[is_train[documents]])
     weighting = TfidfTransformer(sublinear_tf=True)
     if not len(seen):  # no word at all: there is no feature
-        return majority(classes, is_train)
+        return predict_majority(classes, is_train)
     train = weighting.fit_transform(counts[is_train][:, seen])
     regression = LogisticRegression(C=BAG_OF_WORDS_C, max_iter=5000).fit(train, classes[is_train])
     return np.asarray(regression.predict(weighting.transform(counts[~is_train][:, seen])), dtype=np.int64)

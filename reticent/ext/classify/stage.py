@@ -20,7 +20,14 @@ from reticent.core.artifact import read_manifest
 from reticent.core.errors import PolicyError
 from reticent.core.eta import Work
 from reticent.core.json_toml import read_json
-from reticent.ext.classify.documents import FILE, baselines, labelled_documents, read_labels, result_of, train_one
+from reticent.ext.classify.documents import (
+    FILE,
+    assemble_result,
+    labelled_documents,
+    measure_baselines,
+    read_labels,
+    train_one,
+)
 from reticent.ext.classify.labels import LabelledTokens
 from reticent.job.artefact import Artefact, Step, Training, head_starts
 from reticent.job.dependencies import privacy_of, privacy_unit, surrogate_names, unaccounted_stages
@@ -73,17 +80,19 @@ class _Stage:
         """Return the epochs of the checkpoints to train heads on; [0] is the base model."""
         if self.training is None:
             return [0]
-        return _starts(job.training(self.model).epochs_kept(), self.head, f"{self.model.name}/{self.recipe}")
+        return _epochs_to_start_from(
+            job.training(self.model).epochs_kept(), self.head, f"{self.model.name}/{self.recipe}"
+        )
 
     def privacy(self, run: Run) -> PrivacyConfig:
-        """Return the DP-SGD settings of a private head; its privacy unit is that of the model's trainings, as they
+        """Return the DP-SGD settings of a private head. Its privacy unit is that of the model's trainings, since they
         share a budget.
         """
         return privacy_of(run, self.model).replace(unaccounted=self.unaccounted(run.job))
 
     def unaccounted(self, job: Job) -> tuple[str, ...]:
-        """Return the names of data-dependent steps that the head's epsilon does not cover, such as a checkpoint trained
-        without DP.
+        """Return the names of steps that read the documents and are not covered by the head's epsilon, such as the
+        training of a checkpoint without DP.
         """
         own = unaccounted_stages(job, self.model, self.head.recipe())
         if self.training is None:
@@ -130,7 +139,9 @@ class _Stage:
 
 
 def _stages(run: Run) -> list[_Stage]:
-    """Return a `_Stage` for each head section, model and start (base model or one of its trainings)."""
+    """Return a `_Stage` for each combination of head section, model and start: the base model, or one of its
+    trainings.
+    """
     job = run.job
     return [
         _Stage(head, model, start)
@@ -141,8 +152,8 @@ def _stages(run: Run) -> list[_Stage]:
 
 
 def privacy_settings(job: Job, model: ModelSection) -> dict[str, Any]:
-    """Return the DP-SGD settings and privacy unit on which a private head depends; a larger budget makes no
-    head stale.
+    """Return the settings of DP-SGD and the privacy unit by which a private head becomes stale. The budget is not among
+    them.
     """
     settings = job.training(model)
     assert settings.dp is not None  # the job was checked
@@ -211,12 +222,12 @@ def classify_steps(run: Run) -> Iterator[Step]:
             resume=not run.restart,
             alone=True,
             group=group,
-            work=partial(_work, run, stage),
+            work=partial(_estimate_work, run, stage),
         )
 
 
-def _work(run: Run, stage: _Stage) -> Work:
-    """Return the amount of work of a step, in tokens to train on, by which the remaining time is estimated."""
+def _estimate_work(run: Run, stage: _Stage) -> Work:
+    """Return the work of a step in tokens to train on, from which the remaining time is estimated."""
     tokens = float(read_manifest(run.folder / f"tokens/{stage.model.name}/audit").counts["tokens"])
     work = tokens * stage.head.num_epochs * len(stage.epochs(run.job))
     section = stage.head.section
@@ -235,7 +246,7 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> Non
     # What an interrupted step has finished is not trained again.
     rows = from_json(ClassificationEvidence, read_json(file), str(file)).results if file.exists() else []
     if not rows and training is None and isinstance(documents, LabelledTokens):
-        rows = baselines(documents, job)
+        rows = measure_baselines(documents, job)
     kept = run.checkpoints(model, training.recipe, training.seed) if training else {0: Path(run.base_of(model))}
     privacy = stage.privacy(run) if head.private else None
     with run.progress.task(stage.title, None, "steps") as advance:
@@ -249,13 +260,13 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> Non
                         privacy=privacy, keep_state=True,
                     )  # fmt: skip
                 rows.append(row)
-                so_far = to_json(result_of(documents, job, head, model.name, rows))
+                so_far = to_json(assemble_result(documents, job, head, model.name, rows))
                 file.with_suffix(".tmp").write_text(json.dumps(so_far, indent=1, allow_nan=False))
                 file.with_suffix(".tmp").replace(file)
             delete_state(out)  # only now: what was trained is not trained, and charged, again
             if not head.save_model:
                 shutil.rmtree(out, ignore_errors=True)
-    result = result_of(documents, job, head, model.name, rows)
+    result = assemble_result(documents, job, head, model.name, rows)
     counts.update(
         {name: count or 0 for name, count in result.documents.items()}, classes=len(result.classes), models=len(epochs)
     )
@@ -265,8 +276,8 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> Non
 def _epoch_stores(
     run: Run, model: ModelSection, head: HeadConfig, folder: Path
 ) -> Iterator[Callable[[int], TokenStore] | None]:
-    """Context manager: a function from epoch to the token store that a head is trained on (with surrogates, say); None
-    if texts stay as they are.
+    """Context manager that yields a function: epoch -> token store to train a head on, whose text is rewritten
+    (surrogates, say). It yields None if the text stays as it is.
     """
     from reticent.job.training_tokens import training_tokens  # it loads numba
 
@@ -278,14 +289,14 @@ def _epoch_stores(
 
 
 def _progress_of_part(advance: Callable[..., None], number: int, count: int) -> Callable[[StepReport], None]:
-    """Return a progress callback for part ``number`` of ``count`` equal trainings that reports its steps as steps of
-    all together.
+    """Return a progress callback for training ``number`` of ``count`` equal ones. It passes steps on to ``advance`` as
+    steps of all trainings together.
     """
 
-    def tell(said: StepReport) -> None:
-        """Report a step of this part as a step of the whole."""
-        size = said["num_steps"]
-        advance({**said, "step": number * size + said["step"], "num_steps": count * size})
+    def tell(report: StepReport) -> None:
+        """Pass a step of this training on as a step of all of them."""
+        size = report["num_steps"]
+        advance({**report, "step": number * size + report["step"], "num_steps": count * size})
 
     return tell
 
@@ -308,15 +319,15 @@ def read_results(run: Run) -> list[ClassificationEvidence]:
     return list(results.values())
 
 
-def _starts(kept: Sequence[int], settings: HeadConfig, name: str) -> list[int]:
-    """Return the epochs of the checkpoints to train heads on, sorted; raise `PolicyError` for one that is not among the
-    saved epochs ``kept``.
+def _epochs_to_start_from(saved_epochs: Sequence[int], settings: HeadConfig, name: str) -> list[int]:
+    """Return the epochs of the checkpoints to train heads on, ascending. Raise `PolicyError` if the settings name an
+    epoch that is not among ``saved_epochs``.
     """
     wanted: Sequence[int] | None = settings.from_epochs
     if wanted is None:
-        wanted = [epoch for epoch in PAPER_EPOCHS if epoch in kept] or [max(kept)]
-    if missing := sorted(set(wanted) - set(kept)):
-        shown = ", ".join(map(str, sorted(kept)))
+        wanted = [epoch for epoch in PAPER_EPOCHS if epoch in saved_epochs] or [max(saved_epochs)]
+    if missing := sorted(set(wanted) - set(saved_epochs)):
+        shown = ", ".join(map(str, sorted(saved_epochs)))
         raise PolicyError(
             f"{settings.section}.from_epochs: {name} has no checkpoint of epoch {missing[0]}; kept are {shown}"
         )

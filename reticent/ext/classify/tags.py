@@ -134,7 +134,9 @@ class _Identifiers:
 
 
 def _identifier_of_tokens(store: TokenStore, spans: WordSpans, documents: np.ndarray | None = None) -> _Identifiers:
-    """Return for each token the category of the identifier that it belongs to (-1: none), and whether it begins one."""
+    """Return for each token the category of the identifier that it is part of (-1: none), and whether it is that
+    identifier's first token.
+    """
     if documents is None:
         documents = np.arange(len(spans.doc_offsets) - 1)
     if len(documents) != store.num_documents:
@@ -159,8 +161,8 @@ def _identifier_of_tokens(store: TokenStore, spans: WordSpans, documents: np.nda
 
 
 def _word_ranges(spans: WordSpans, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return first word, end word and category of each identifier, sorted; words carry the document's row in the upper
-    32 bits, and spans that share a word are merged.
+    """Return the first word, end word and category of each identifier as sorted arrays. A word's number has the
+    document's row in its upper 32 bits; spans that share a word are merged.
     """
     counts = np.diff(spans.doc_offsets)[documents]
     rows = np.repeat(np.arange(len(documents)), counts)
@@ -183,12 +185,12 @@ def _word_ranges(spans: WordSpans, documents: np.ndarray) -> tuple[np.ndarray, n
     return lows[firsts], np.maximum.reduceat(highs, firsts), kinds[best[firsts]]
 
 
-def _encode_bio(tokens: _Identifiers, kept: list[int]) -> np.ndarray:
-    """Return the BIO tag of each token as an integer, for the categories numbered in ``kept``; `IGNORE_INDEX` in
-    others.
+def _encode_bio(tokens: _Identifiers, categories: list[int]) -> np.ndarray:
+    """Return the number of each token's BIO tag, int64, for the numbered ``categories``. Tokens of other categories get
+    `IGNORE_INDEX`.
     """
     numbers = np.full(len(CATEGORIES) + 1, IGNORE_INDEX, dtype=np.int64)  # the last is that of no category
-    numbers[kept], numbers[-1] = 1 + 2 * np.arange(len(kept)), 0
+    numbers[categories], numbers[-1] = 1 + 2 * np.arange(len(categories)), 0
     tags = numbers[tokens.kinds]
     return np.where((tags > 0) & ~tokens.begins, tags + 1, tags)
 
@@ -221,7 +223,7 @@ def measure_tags(
     predicted : int64 array, one entry a token of the held-out documents, in their order
     """
     from reticent.audit.stats.intervals import ratio_estimate, ratio_estimates  # they load scipy
-    from reticent.ext.classify.measure import macro
+    from reticent.ext.classify.measure import estimate_macro_f1
 
     test = np.flatnonzero(~documents.is_train)
     store = documents.store
@@ -257,7 +259,7 @@ def measure_tags(
         for number, estimate in enumerate(by_class)
     ]
     return MeasuredClasses(
-        macro_f1=macro(by_class, draws, len(codes)),
+        macro_f1=estimate_macro_f1(by_class, draws, len(codes)),
         micro_f1=ratio_estimate(tops.sum(axis=0), bottoms.sum(axis=0), num_bootstrap=num_bootstrap, seed=seed),
         classes=[publish(row, small_cell) for row in rows],
         confusion=None,

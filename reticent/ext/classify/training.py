@@ -166,8 +166,8 @@ def train_head(
     privacy: PrivacyConfig | None,
     keep_state: bool,
 ) -> Classified:
-    """Train a classification or tagging head on labelled documents, and predict the labels of the held-out ones; see
-    `classify`.
+    """Train a head on labelled documents, to classify documents or to tag tokens, and predict the labels of the
+    held-out ones; see `classify`.
 
     ``labels`` returns those of the training documents in the store of an epoch.
     """
@@ -183,7 +183,7 @@ def train_head(
         torch.manual_seed(config.seed)
         model, special = _new_head(model_folder, objective, recipe, documents.class_names, tokenizer)
     check_fit(model, documents.store, tokenizer, special, config.window_length)
-    trained = _freeze(model, config.layers)
+    trained = _freeze_weights(model, config.layers)
     train_store, num_units = training_units(documents, privacy)
     stores = epoch_store
     if isinstance(documents, LabelledTokens):
@@ -259,9 +259,9 @@ def _select_of_epoch(epoch_store: Callable[[int], TokenStore], doc_ids: pa.Array
     return store.select(rows.to_numpy())
 
 
-def _map_stores(stores: Callable[[int], TokenStore], change: Callable[[TokenStore], TokenStore]) -> Any:
-    """Return a function from epoch to token store that applies ``change`` to each store of ``stores``."""
-    return lambda epoch: change(stores(epoch))
+def _map_stores(stores: Callable[[int], TokenStore], transform: Callable[[TokenStore], TokenStore]) -> Any:
+    """Return a function epoch -> token store that applies ``transform`` to the result of ``stores`` for this epoch."""
+    return lambda epoch: transform(stores(epoch))
 
 
 def _first_windows(store: TokenStore, length: int) -> TokenStore:
@@ -322,9 +322,9 @@ def _objective_of(folder: Path | str) -> Objective:
     return "mlm" if type(config) in MODEL_FOR_MASKED_LM_MAPPING and not config.is_decoder else "clm"
 
 
-def _freeze(model: PreTrainedModel, layers: str) -> list[torch.nn.Parameter]:
-    """Freeze all weights but those of the head, the pooler and the last layer (or of all layers); return the trained
-    parameters.
+def _freeze_weights(model: PreTrainedModel, layers: str) -> list[torch.nn.Parameter]:
+    """Freeze all weights except the head, the pooler and the last layer, or with ``layers`` other than "last" every
+    layer. Return the parameters to train.
     """
     base: Any = model.base_model
     depth = getattr(model.config, "num_hidden_layers", None)
@@ -354,8 +354,8 @@ def _freeze(model: PreTrainedModel, layers: str) -> list[torch.nn.Parameter]:
 def _predict(
     model: PreTrainedModel, documents: Labelled, config: HeadConfig, special: SpecialIds, pad_to: int
 ) -> np.ndarray:
-    """Return predictions for the held-out documents, int64: a class each, by the mean log-probability of its windows (0
-    without windows), or a tag for each token.
+    """Predict the held-out documents; return int64, one class a document or one tag a token. A document's class is that
+    with the highest mean log-probability over its windows, 0 if it has none.
     """
     store = documents.store.select(np.flatnonzero(~documents.is_train))
     if isinstance(config, ClassifyConfig) and config.windows == "first":

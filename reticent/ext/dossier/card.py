@@ -91,7 +91,7 @@ def build_card(
 
 
 def _find_in_report(evidence: DossierEvidence, model: ModelUnderTest) -> ShownModel | None:
-    """Return a tested model with its audit results as the report shows it; None for a checkpoint that the report leaves
+    """Return a tested model as the report shows it, with its audit results; None if the report leaves the checkpoint
     out.
     """
     key = (model.model, model.objective, model.recipe, model.epoch)
@@ -102,8 +102,9 @@ def _find_in_report(evidence: DossierEvidence, model: ModelUnderTest) -> ShownMo
 
 
 def _is_private(shown: ShownModel | None) -> bool:
-    """Whether the model was trained with differential privacy; exact figures on its documents would lie outside its
-    epsilon, so they are not given."""
+    """Return whether a model was trained with differential privacy. Its card has no exact figures, which its epsilon
+    would not cover.
+    """
     return shown is not None and (shown.evidence.guarantee or "").startswith("epsilon")
 
 
@@ -161,7 +162,9 @@ def _card_lines(
 
 
 def _card_figures(model: ShownModel) -> Iterator[Measure]:
-    """Yield the figures of a card that have a value and an interval."""
+    """Yield the figures of a model's card: accuracy, identifiers not predicted, excess leakage and membership AUC.
+    Those without value or interval are left out.
+    """
     evidence = model.evidence
     excess = evidence.excess["both"].excess if evidence.excess and "both" in evidence.excess else None
     strongest = strongest_attack(evidence)

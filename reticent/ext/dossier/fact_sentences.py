@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from reticent.audit.report.findings import charged_together, drawn, said_of_epsilon
-from reticent.audit.stats.seeds import num_seeds
+from reticent.audit.report.findings import explain_epsilon, joint_epsilon_sentence, random_weights_sentences
+from reticent.audit.stats.seeds import max_num_trainings
 from reticent.audit.texts import STATED, Marked, capital
 
 if TYPE_CHECKING:
@@ -32,15 +32,19 @@ class Context(NamedTuple):
 
 
 def setting(audit: AuditEvidence, *names: str) -> object:
-    """Return a setting of the audited job as published, by section and field name; None if there is none."""
+    """Return the published value of a setting of the audited job, found by its section and field names; None if there
+    is none.
+    """
     found: object = audit.settings
     for name in names:
         found = found.get(name) if isinstance(found, Mapping) else None
     return found
 
 
-def _documents(context: Context) -> Iterator[str]:
-    """Yield the sentences on how many documents and words the models were trained on, and how many were skipped."""
+def _sentences_on_documents(context: Context) -> Iterator[str]:
+    """Yield sentences on how many documents and words the models were trained on, and how many documents were
+    skipped.
+    """
     corpus, t = context.audit.corpus, context.words
     given = setting(context.audit, "subject") is not None
     yield t(
@@ -53,8 +57,8 @@ def _documents(context: Context) -> Iterator[str]:
         yield t("common.n_documents_without_a_text_were_left_out", n=capital(number))
 
 
-def _split(context: Context) -> Iterator[str]:
-    """Yield the sentences on numbers of member and held-out individuals, where the list of members comes from, and
+def _sentences_on_split(context: Context) -> Iterator[str]:
+    """Yield sentences on the numbers of members and held-out individuals, on the source of the list of members, and on
     households.
     """
     sides, t, cell = context.audit.corpus.num_individuals, context.words, context.audit.cell
@@ -89,8 +93,8 @@ DETECTORS = {
 }
 
 
-def _copies(context: Context) -> Iterator[str]:
-    """Yield the sentences on duplicate text that was left out of training."""
+def _sentences_on_duplicates(context: Context) -> Iterator[str]:
+    """Yield sentences on duplicate text that was left out of training."""
     copies, t = context.audit.corpus.copies, context.words
     if copies is None:
         yield t("facts.copies_were_not_looked_for_and_so_not")
@@ -102,8 +106,8 @@ def _copies(context: Context) -> Iterator[str]:
         yield t("report.n_individuals_have_no_document_left", n=t.count(copies.left_out.individuals))
 
 
-def _detection(context: Context) -> Iterator[str]:
-    """Yield the sentences on which detectors looked for identifiers, and whether their recall was measured."""
+def _sentences_on_detection(context: Context) -> Iterator[str]:
+    """Yield sentences on the detectors that looked for identifiers, and on whether their recall was measured."""
     t, names = context.words, setting(context.audit, "detect", "detectors")
     if isinstance(names, list | tuple) and names:
         said = [t(DETECTORS[name]) if name in DETECTORS else str(name) for name in names]
@@ -112,8 +116,8 @@ def _detection(context: Context) -> Iterator[str]:
         yield t("facts.how_many_of_them_were_missed_was_not")
 
 
-def _protection(context: Context) -> Iterator[str]:
-    """Yield the sentences on which words are protected (k, n) and what share of all words they are."""
+def _sentences_on_protection(context: Context) -> Iterator[str]:
+    """Yield sentences on the rule that protects words (k and n), and on the share of words that it protects."""
     corpus, t = context.audit.corpus, context.words
     yield t("facts.a_word_that_fewer_than_k_people_use", k=corpus.k)
     if corpus.n > 1:
@@ -127,16 +131,16 @@ def _protection(context: Context) -> Iterator[str]:
         )
 
 
-def _recipes(context: Context) -> Iterator[str]:
-    """Yield a sentence for each model on the recipe that it was trained with."""
+def _sentences_on_recipes(context: Context) -> Iterator[str]:
+    """Yield a sentence for each model on the recipe of its training."""
     for model in context.models:
         text = context.words("facts.model_letter_about", letter=model.letter, about=model.about)
         yield Marked(text, model.mark("recipe", STATED))
-    yield from drawn(context.audit.models, context.words)
+    yield from random_weights_sentences(context.audit.models, context.words)
 
 
-def _ledger(context: Context) -> Iterator[str]:
-    """Yield a sentence for each model on its number of training targets and of protected ones among them
+def _sentences_on_targets(context: Context) -> Iterator[str]:
+    """Yield a sentence for each model on the number of its training targets, and of protected ones among them
     (violations).
     """
     t = context.words
@@ -156,47 +160,47 @@ def _ledger(context: Context) -> Iterator[str]:
         yield Marked(text, model.mark("protected targets", outcome))
 
 
-def _guarantee(context: Context) -> Iterator[str]:
-    """Yield the sentences on differential privacy: each private model's epsilon, and what all were charged together."""
+def _sentences_on_epsilon(context: Context) -> Iterator[str]:
+    """Yield sentences on differential privacy: the epsilon of each private model, and that of all together."""
     t = context.words
     private = [model for model in context.models if model.evidence.guarantee]
     for model in private:
         guarantee = t.evidence(model.evidence.guarantee or "")
         text = t("facts.model_letter_was_trained_with_differential", letter=model.letter, guarantee=guarantee)
-        text += said_of_epsilon(model.evidence.guarantee or "", t)
+        text += explain_epsilon(model.evidence.guarantee or "", t)
         yield Marked(text, model.mark("epsilon", "bound"))
-    yield from charged_together([model.evidence for model in private], t)
+    yield from joint_epsilon_sentence([model.evidence for model in private], t)
     if context.models and not private and setting(context.audit, "subject") is None:
         yield t("facts.no_model_was_trained_with_differential")
 
 
-def _digests(context: Context) -> Iterator[str]:
-    """Yield the sentence on which digests the dossier holds."""
+def _sentences_on_digests(context: Context) -> Iterator[str]:
+    """Yield the sentence that lists the digests in the dossier."""
     yield context.words("facts.documents_split_indexes_protected_texts_the")
 
 
-def _canaries(context: Context) -> Iterator[str]:
+def _sentences_on_canaries(context: Context) -> Iterator[str]:
     """Yield the sentence that canaries were planted in the training documents, if they were."""
     if context.audit.extraction and context.audit.extraction.has_canaries:
         yield context.words("facts.made_up_secrets_were_planted_in_the_training")
 
 
-def _means(context: Context) -> Iterator[str]:
+def _sentences_on_seeds(context: Context) -> Iterator[str]:
     """Yield the sentence that numbers are means over trainings with several seeds, if they are."""
-    seeds = num_seeds([model.evidence for model in context.models])
+    seeds = max_num_trainings([model.evidence for model in context.models])
     if seeds > 1:
         yield context.words("facts.each_model_was_trained_n_times_numbers_are", n=seeds)
 
 
-def _tests(context: Context) -> Iterator[str]:
-    """Yield the sentences on when and by which version the audit was run, seeds, preregistered rules and intervals."""
+def _sentences_on_tests(context: Context) -> Iterator[str]:
+    """Yield sentences on the audit: its date and version, its seeds, preregistered rules and intervals."""
     audit, t = context.audit, context.words
     yield t(
         "facts.the_tests_were_run_on_day_by_reticent",
         day=t.date(audit.created),
         version=audit.versions.get("reticent", "–"),
     )
-    yield from _means(context)
+    yield from _sentences_on_seeds(context)
     if (rules := context.evidence.rules) is None:
         yield t("facts.no_rules_before")
     else:
@@ -209,14 +213,14 @@ def _tests(context: Context) -> Iterator[str]:
     yield t("facts.each_number_has_an_interval_where_the_test")
 
 
-def _life_cycle(context: Context) -> Iterator[str]:
-    """Yield the sentences on protection measures from documents to training."""
-    yield from _protection(context)
+def _sentences_on_measures(context: Context) -> Iterator[str]:
+    """Yield sentences on the measures that protect individuals, from the documents to the training."""
+    yield from _sentences_on_protection(context)
     if setting(context.audit, "subject") is None:
         yield context.words("facts.a_word_that_was_protected_was_never_a")
 
 
-def _capacity(context: Context) -> Iterator[str]:
+def _sentences_on_capacity(context: Context) -> Iterator[str]:
     """Yield a sentence for each model on its numbers of parameters, training targets and epochs."""
     t = context.words
     for model in context.models:
@@ -238,7 +242,7 @@ def _capacity(context: Context) -> Iterator[str]:
             yield Marked(text, model.mark("parameters", STATED))
 
 
-def _card(context: Context) -> Iterator[str]:
+def _sentences_on_model_card(context: Context) -> Iterator[str]:
     """Yield the sentence that an exported model carries a model card."""
     yield context.words("facts.a_model_that_is_exported_carries_a_card")
 
@@ -252,16 +256,14 @@ RELEASES = {
 }
 
 
-def _release(context: Context) -> Iterator[str]:
-    """Yield the sentence on who will get access to the model, if the job declares it."""
+def _sentences_on_release(context: Context) -> Iterator[str]:
+    """Yield the sentence on who will have access to the model, if the job declares it."""
     if sentence := RELEASES.get(str(setting(context.audit, "dossier", "access"))):
         yield f"{context.words(sentence)} {context.words('dossier.access_decides')}"
 
 
-def _copies_of_it(context: Context) -> Iterator[str]:
-    """Yield the sentence that names the copies of a model (merged, quantised …) that were attacked beside
-    it, if any.
-    """
+def _sentences_on_model_copies(context: Context) -> Iterator[str]:
+    """Yield the sentence that names the copies of a model (merged, quantised …) that were attacked too, if any."""
     letters = [
         model.letter
         for model in context.models
@@ -272,39 +274,39 @@ def _copies_of_it(context: Context) -> Iterator[str]:
         yield t("crosswalk.copies", models=t.listed([t("common.model_letter", letter=each) for each in letters]))
 
 
-def _secure_environment(context: Context) -> Iterator[str]:
-    """Yield the sentence that the dossier has files for the export check of a secure environment, if the job wants
+def _sentences_on_export_check(context: Context) -> Iterator[str]:
+    """Yield the sentence that the dossier has files for the export check of a secure environment, if the job asks for
     them.
     """
     if setting(context.audit, "dossier", "secure_environment"):
         yield context.words("crosswalk.secure_environment")
 
 
-def _again(context: Context) -> Iterator[str]:
+def _sentences_on_repetition(context: Context) -> Iterator[str]:
     """Yield the sentence that refers to the section on when to repeat the tests."""
     yield context.words("crosswalk.again")
 
 
 FACTS: Mapping[str, Callable[[Context], Iterator[str]]] = MappingProxyType(
     {
-        "documents": _documents,
-        "split": _split,
-        "copies": _copies,
-        "detection": _detection,
-        "protection": _protection,
-        "recipes": _recipes,
-        "ledger": _ledger,
-        "guarantee": _guarantee,
-        "digests": _digests,
-        "canaries": _canaries,
-        "means": _means,
-        "tests": _tests,
-        "life_cycle": _life_cycle,
-        "capacity": _capacity,
-        "card": _card,
-        "release": _release,
-        "copies_of_it": _copies_of_it,
-        "secure_environment": _secure_environment,
-        "again": _again,
+        "documents": _sentences_on_documents,
+        "split": _sentences_on_split,
+        "copies": _sentences_on_duplicates,
+        "detection": _sentences_on_detection,
+        "protection": _sentences_on_protection,
+        "recipes": _sentences_on_recipes,
+        "ledger": _sentences_on_targets,
+        "guarantee": _sentences_on_epsilon,
+        "digests": _sentences_on_digests,
+        "canaries": _sentences_on_canaries,
+        "means": _sentences_on_seeds,
+        "tests": _sentences_on_tests,
+        "life_cycle": _sentences_on_measures,
+        "capacity": _sentences_on_capacity,
+        "card": _sentences_on_model_card,
+        "release": _sentences_on_release,
+        "copies_of_it": _sentences_on_model_copies,
+        "secure_environment": _sentences_on_export_check,
+        "again": _sentences_on_repetition,
     }
 )

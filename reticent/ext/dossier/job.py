@@ -99,23 +99,23 @@ def check_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | Non
     return checked
 
 
-def _compare_outcomes(evidence: DossierEvidence, run: Path, checked: Checked) -> None:
-    """Compare a dossier's outcomes with those that today's rules give for the run's audit, and add faults and changes
-    to ``checked``.
+def _compare_outcomes(evidence: DossierEvidence, run: Path, result: Checked) -> None:
+    """Compute a dossier's outcomes again by today's rules from the run's audit. Add differences to ``result`` as faults
+    or changes.
     """
     again = published(_read_audit(run / "audit" / "audit.json"))
     said, changed = evidence.audit, list(changed_outcomes(evidence.audit, again))
     if is_of_older_rules(said):
-        checked.changed += changed
+        result.changed += changed
         made_of = run / "report" / "report.json"
         report = _read_audit(made_of) if made_of.is_file() else None
         changed = list(changed_outcomes(said, report)) if report and is_of_older_rules(report) else []
     elif not changed and evidence.code == code_digest() and to_json(said) != to_json(publish(again, again.cell)):
         changed = ["its numbers are not those of the run's audit"]
     faults = [f"{EVIDENCE}: {line}" for line in (*changed, *changed_models(evidence, again))]
-    checked.faults += faults
+    result.faults += faults
     if not faults:
-        checked.holds.append("every outcome is that of the audit of the run")
+        result.holds.append("every outcome is that of the audit of the run")
 
 
 def _read_audit(path: Path) -> AuditEvidence:
@@ -128,11 +128,11 @@ def is_of_older_rules(audit: AuditEvidence) -> bool:
     return audit.risks is None or (audit.risks.arithmetic or 1) < ARITHMETIC
 
 
-def changed_outcomes(said: AuditEvidence, again: AuditEvidence) -> Iterator[str]:
-    """Yield a message for each verdict or risk outcome that differs between a dossier's audit (``said``) and a
-    recomputed one (``again``).
+def changed_outcomes(audit: AuditEvidence, recomputed: AuditEvidence) -> Iterator[str]:
+    """Yield a message for each verdict or risk whose outcome differs between the dossier's audit and a recomputed
+    one.
     """
-    before, now = _outcomes(said), _outcomes(again)
+    before, now = _outcomes(audit), _outcomes(recomputed)
     for key in dict.fromkeys((*before, *now)):
         (recipe, model, title), outcomes = key, (before.get(key, "none"), now.get(key, "none"))
         if outcomes[0] != outcomes[1]:
@@ -147,13 +147,13 @@ def _outcomes(audit: AuditEvidence) -> dict[tuple[str, str | None, str], str]:
     return found | {(row.recipe, row.model, RISKS[r.risk].title): r.outcome for row in rows for r in row.results}
 
 
-def changed_models(evidence: DossierEvidence, again: AuditEvidence) -> Iterator[str]:
-    """Yield a message for each model of a dossier whose file digests differ from those that the run's audit
-    measured.
+def changed_models(evidence: DossierEvidence, measured: AuditEvidence) -> Iterator[str]:
+    """Yield a message for each model of a dossier whose files have other digests than those in ``measured``, from the
+    run's audit.
     """
-    measured = {(m.model, m.recipe, m.epoch, m.training): m.digest for m in again.models}
+    digests = {(m.model, m.recipe, m.epoch, m.training): m.digest for m in measured.models}
     for one in evidence.models:
-        digest = measured.get((one.model, one.recipe, one.epoch, one.training))
+        digest = digests.get((one.model, one.recipe, one.epoch, one.training))
         if digest is not None and digest != model_digest(one.files):
             yield f"{one.recipe} of {one.model}, epoch {one.epoch}: other files were measured"
 

@@ -57,7 +57,11 @@ WIDTH = 6
 
 
 #: Unit of an estimate -> what names its number; the others are people.
-UNITS = {"households": "dossier.n_households", "rows of the vocabulary": "dossier.n_rows_of_the_vocabulary"}
+UNITS = {
+    "household": "dossier.n_households",
+    "households": "dossier.n_households",
+    "rows of the vocabulary": "dossier.n_rows_of_the_vocabulary",
+}
 
 
 class Line(NamedTuple):
@@ -149,10 +153,10 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
               for sentence in FACTS[fact](context)],
         adversaries=[(who, [(test, test.coverage(context)) for test in who.tests]) for who in ADVERSARIES],
         criteria=criteria, likelihoods=likelihoods, examined=examined, width=WIDTH,
-        key=lambda recipe: _printable(key(recipe)),
-        picture=list(map(_printable, plots.tradeoff_panels([model.evidence for model in language_models], words))),
+        key=lambda recipe: _for_print(key(recipe)),
+        picture=list(map(_for_print, plots.tradeoff_panels([model.evidence for model in language_models], words))),
         not_made=[(who, test, test.reason_not_made(context)) for who, test in tests_not_made(context)],
-        copies=list(copies_beside(context)), access=list(FACTS["release"](context)),
+        copies=list(attacked_copies(context)), access=list(FACTS["release"](context)),
         counted=ACCESS.get(str(setting(audit, "dossier", "access")), ()),
         elsewhere=isinstance(setting(audit, "subject"), Mapping), not_made_on=list(not_made_on(context)),
         near_copies=list(near_copies_lines(audit, words)),
@@ -222,8 +226,8 @@ def _format_utility(model: ShownModel, words: Texts) -> str:
     return f"{words.value(measured)} ({words.interval(measured)})"
 
 
-def _printable(svg: str) -> str:
-    """Return an SVG figure with the CSS variables replaced by their fallback colours, for a page to print."""
+def _for_print(svg: str) -> str:
+    """Return an SVG figure for print: each CSS variable is replaced by its fallback colour."""
     return re.sub(r"var\(--[\w-]+,(#\w+)\)", r"\1", svg)
 
 
@@ -341,22 +345,22 @@ def rows_of(name: str, audit: AuditEvidence, models: list[ShownModel]) -> Iterat
 
 
 def _figure_of_attribute(
-    label: str, held: Callable[[ModelEvidence], object], number: str, *, area: bool = False
+    label: str, get_evidence: Callable[[ModelEvidence], object], attribute: str, *, area: bool = False
 ) -> Figure:
-    """Return a `Figure` of one number: attribute ``number`` of the object that ``held`` takes from a
-    model's evidence.
+    """Return a `Figure` with one number a model: the attribute of this name, of the object that ``get_evidence`` takes
+    from the model's evidence.
     """
 
     def of_model(model: ShownModel) -> Found:
         """Yield the row with the attribute of this model's evidence, if there is any."""
-        if found := held(model.evidence):
-            yield Row(label, model, attrgetter(number)(found), area=area)
+        if found := get_evidence(model.evidence):
+            yield Row(label, model, attrgetter(attribute)(found), area=area)
 
     return Figure(of_model)
 
 
-def _excess(model: ShownModel) -> Found:
-    """Yield the excess leakage of members' identifiers from a model: all, direct and indirect ones."""
+def _excess_rows(model: ShownModel) -> Found:
+    """Yield rows with a model's excess leakage of members' identifiers: all, direct and indirect ones."""
     for part, label in (
         ("both", "figures.identifiers_of_the_people_it_was_trained_on"),
         ("direct", "figures.of_these_names_and_numbers"),
@@ -367,9 +371,9 @@ def _excess(model: ShownModel) -> Found:
             yield Row(label, model, sides.excess)
 
 
-def _passages(model: ShownModel) -> Found:
-    """Yield the shares of training passages that can be extracted from a model, by prefix length and number
-    of samples.
+def _passage_rows(model: ShownModel) -> Found:
+    """Yield rows with the share of training passages that can be extracted from a model, by prefix length and number of
+    samples.
     """
     passages = model.extracted.passages if model.extracted else None
     for row in passages.rates if passages else ():
@@ -388,8 +392,8 @@ def _passages(model: ShownModel) -> Found:
         yield Row("evidence.people_of_whom_a_whole_passage_comes_back", model, exposed.members if exposed else None)
 
 
-def _membership(model: ShownModel) -> Found:
-    """Yield the AUC of the strongest membership attack on a model."""
+def _membership_rows(model: ShownModel) -> Found:
+    """Yield a row with the AUC of the strongest membership attack on a model."""
     strongest = strongest_attack(model.evidence)
     if strongest:
         values = {"attacks": len(_valid_attacks(model))}
@@ -404,8 +408,10 @@ def _valid_attacks(model: ShownModel) -> list[MeasuredAttack]:
     return [attack for attack in model.evidence.membership.values() if attack.verdict != INVALID]
 
 
-def _at_threshold(model: ShownModel) -> Found:
-    """Yield the AUC of the membership attacks by words of exactly k individuals, and by all words of about k."""
+def _threshold_rows(model: ShownModel) -> Found:
+    """Yield rows with the AUC of membership attacks that use only words of exactly k individuals, or all words of about
+    k.
+    """
     found = model.evidence.threshold
     if found:
         values = {"k": found.k}
@@ -424,8 +430,10 @@ KINDS = {
 }
 
 
-def _kinds(model: ShownModel) -> Found:
-    """Yield the AUC of a membership attack on each kind of words alone: all, ordinary, rare and direct identifiers."""
+def _word_kind_rows(model: ShownModel) -> Found:
+    """Yield rows with the AUC of a membership attack on one kind of words alone: all, ordinary, rare, or direct
+    identifiers.
+    """
     for kind, label in KINDS.items():
         found = (model.evidence.by_kind or {}).get(kind)
         attack = found and next((found.attacks[a] for a in ("lira", "reference", "loss") if a in found.attacks), None)
@@ -433,8 +441,8 @@ def _kinds(model: ShownModel) -> Found:
             yield Row(label, model, attack.auc, area=True)
 
 
-def _subgroup(model: ShownModel) -> Found:
-    """Yield the membership AUC of the subgroup of individuals that is attacked best."""
+def _subgroup_rows(model: ShownModel) -> Found:
+    """Yield a row with the membership AUC of the subgroup of individuals that is attacked best."""
     found = [attack.worst_subgroup for attack in _valid_attacks(model) if attack.worst_subgroup]
     worst = max(found, key=lambda group: group.auc.value or 0, default=None)
     if worst:
@@ -449,9 +457,9 @@ def _inversion_results(model: ShownModel) -> Iterator[tuple[str, InvertedKind]]:
             yield name, kind
 
 
-def _inversion(model: ShownModel) -> Found:
-    """Yield by how much the top-1 rate of identifiers among decoys, given the words around them, is higher
-    for members.
+def _inversion_rows(model: ShownModel) -> Found:
+    """Yield rows with the top-1 rate of true identifiers among decoys, by the words around them: by how much it is
+    higher for members.
     """
     for name, kind in _inversion_results(model):
         if kind.all:
@@ -462,8 +470,10 @@ def _inversion(model: ShownModel) -> Found:
             yield Row(label, model, kind.all.top1.excess)
 
 
-def _in_place(model: ShownModel) -> Found:
-    """Yield by how much the top-1 rate of identifiers among decoys at their own position is higher for members."""
+def _in_place_rows(model: ShownModel) -> Found:
+    """Yield rows with the top-1 rate of true identifiers among decoys at their own position: by how much it is higher
+    for members.
+    """
     for name, kind in _inversion_results(model):
         if kind.in_place:
             label = {
@@ -473,9 +483,9 @@ def _in_place(model: ShownModel) -> Found:
             yield Row(label, model, kind.in_place.ranked.top1.excess)
 
 
-def _diagnoses(model: ShownModel) -> Found:
-    """Yield how well members' diagnoses are inferred from a model for each amount of prior knowledge, and the placebo
-    of each.
+def _diagnosis_rows(model: ShownModel) -> Found:
+    """Yield rows with how well members' diagnoses are inferred from a model, and a placebo, for each amount of prior
+    knowledge.
     """
     found = model.evidence.diagnoses
     for kind, cells in (("sensitive", found.sensitive), ("other", found.other)) if found else ():
@@ -491,34 +501,38 @@ def _diagnoses(model: ShownModel) -> Found:
                 yield Row("figures.diagnoses_placebo", model, cell.placebo, values)
 
 
-def _attributes(model: ShownModel) -> Found:
-    """Yield how well each attribute of members is inferred from a classifier, by its probabilities and by its label
-    alone.
+def _attribute_rows(model: ShownModel) -> Found:
+    """Yield rows with how well each attribute of members is inferred from a classifier, by its probabilities and by its
+    label alone.
     """
     for name, told in (model.evidence.attributes or {}).items():
         yield Row("figures.attribute_told", model, told.logits.excess, {"attribute": name})
         yield Row("figures.attribute_told_by_the_label", model, told.label_only.excess, {"attribute": name})
 
 
-def _names(model: ShownModel) -> Found:
-    """Yield how often a tagger's scores tell a member's name from a held-out one, and the gain over features of the
-    name alone.
+def _name_rows(model: ShownModel) -> Found:
+    """Yield rows with how often a tagger's scores tell a member's name from a held-out one, and the gain over features
+    of the name alone.
     """
     if found := model.evidence.names:
         yield Row("figures.name_told", model, found.told, area=True)
         yield Row("figures.name_told_over_blind", model, found.over_blind, area=True)
 
 
-def _moved(model: ShownModel) -> Found:
-    """Yield the AUROC of the shift of identifier-only tokens' input embeddings in training."""
+def _embedding_shift_rows(model: ShownModel) -> Found:
+    """Yield a row with the AUROC by which training moved the input embeddings of tokens that occur only in
+    identifiers.
+    """
     shift = model.evidence.inversion.embedding_shift if model.evidence.inversion else None
     if shift and shift.input:
         label = "figures.how_surely_its_files_show_which_identifying"
         yield Row(label, model, shift.input, area=True)
 
 
-def _unicity(audit: AuditEvidence, _: Sequence[ShownModel]) -> Found:
-    """Yield the share of sets of m words, each used by at least k individuals, that single out one individual."""
+def _unicity_rows(audit: AuditEvidence, _: Sequence[ShownModel]) -> Found:
+    """Yield rows with the share of sets of m words, each used by at least k individuals, that only one individual has
+    together.
+    """
     rows = [row for row in audit.corpus.unicity or () if row.share.value is not None]
     wanted = [row for row in rows if row.m in (2, 4, 10)] or rows[-1:]
     for row in wanted:
@@ -527,8 +541,10 @@ def _unicity(audit: AuditEvidence, _: Sequence[ShownModel]) -> Found:
         yield Row(label, None, row.share, values)
 
 
-def _probes(audit: AuditEvidence, models: Sequence[ShownModel]) -> Found:
-    """Yield exact matches and likelihoods of members' items from the ProPILE probes of the models under verdict."""
+def _probe_rows(audit: AuditEvidence, models: Sequence[ShownModel]) -> Found:
+    """Yield rows with exact matches and likelihoods of members' items in the ProPILE probes of the models under
+    verdict.
+    """
     for model in models:
         probed = _find_probe(audit, model)
         for result in probed.results if probed else ():
@@ -548,8 +564,8 @@ def _find_probe(audit: AuditEvidence, model: ShownModel) -> ProbedModel | None:
     return next((probed for name in names for probed in asked if probed.name == name), None)
 
 
-def _missed(audit: AuditEvidence, _: Sequence[ShownModel]) -> Found:
-    """Yield the recall of identifier detection measured on an annotated sample."""
+def _detection_recall_rows(audit: AuditEvidence, _: Sequence[ShownModel]) -> Found:
+    """Yield a row with the recall of identifier detection, measured on an annotated sample."""
     found = audit.sampled_recall
     if found:
         yield Row("figures.names_and_numbers_that_detection_finds_by", None, found.overall.recall)
@@ -557,7 +573,7 @@ def _missed(audit: AuditEvidence, _: Sequence[ShownModel]) -> Found:
 
 FIGURES: Mapping[str, Figure] = MappingProxyType(
     {
-        "excess": Figure(_excess),
+        "excess": Figure(_excess_rows),
         "predicted": _figure_of_attribute(
             "figures.identifiers_predicted_nowhere", lambda e: e.privacy.get("both"), "types"
         ),
@@ -566,40 +582,40 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             lambda e: e.generated and e.generated.excess.get("both"),
             "excess",
         ),
-        "passages": Figure(_passages),
-        "membership": Figure(_membership),
+        "passages": Figure(_passage_rows),
+        "membership": Figure(_membership_rows),
         "threshold": _figure_of_attribute(
             "figures.how_surely_the_ease_with_which_it_predicts", lambda e: e.membership.get("loss"), "auc", area=True
         ),
         "withdrawn": _figure_of_attribute(
             "figures.how_surely_a_comparison_with_the_release_before", lambda e: e.withdrawn, "auc", area=True
         ),
-        "at_threshold": Figure(_at_threshold),
-        "kinds": Figure(_kinds),
-        "subgroup": Figure(_subgroup),
+        "at_threshold": Figure(_threshold_rows),
+        "kinds": Figure(_word_kind_rows),
+        "subgroup": Figure(_subgroup_rows),
         "user_inference": _figure_of_attribute(
             "figures.how_surely_other_documents_of_a_person_never",
             lambda e: e.membership.get("user_inference"),
             "auc",
             area=True,
         ),
-        "inversion": Figure(_inversion),
-        "in_place": Figure(_in_place),
+        "inversion": Figure(_inversion_rows),
+        "in_place": Figure(_in_place_rows),
         "association": _figure_of_attribute(
             "figures.terms_of_a_person_s_documents_such_as",
             lambda e: e.inversion and e.inversion.association,
             "rate.excess",
         ),
-        "diagnoses": Figure(_diagnoses),
-        "attributes": Figure(_attributes),
-        "names": Figure(_names),
+        "diagnoses": Figure(_diagnosis_rows),
+        "attributes": Figure(_attribute_rows),
+        "names": Figure(_name_rows),
         "partial_copy": _figure_of_attribute(
             "figures.people_named_as_trained_on_by_rare_words", lambda e: e.low_cost, "recall"
         ),
-        "moved": Figure(_moved),
-        "unicity": Figure(of_audit=_unicity),
-        "probes": Figure(of_audit=_probes),
-        "missed": Figure(of_audit=_missed),
+        "moved": Figure(_embedding_shift_rows),
+        "unicity": Figure(of_audit=_unicity_rows),
+        "probes": Figure(of_audit=_probe_rows),
+        "missed": Figure(of_audit=_detection_recall_rows),
     }
 )
 
@@ -671,7 +687,9 @@ class Adversary:
 
 
 def _is_attacked_by(*names: str) -> Callable[[Context, ShownModel], bool]:
-    """Return a function of context and model: whether any of the named membership attacks was run on the model."""
+    """Return a function (context, model) -> whether any of the membership attacks of these names was run on the
+    model.
+    """
     return lambda _, model: any(name in model.evidence.membership for name in names)
 
 
@@ -819,7 +837,7 @@ ADVERSARIES = (
             Test(
                 "adversaries.asks_for_a_diagnosis",
                 "clinical ladder",
-                lambda _, m: any(row.values["num"] for row in _diagnoses(m)),  # none where each is of too few
+                lambda _, m: any(row.values["num"] for row in _diagnosis_rows(m)),  # none where each is of too few
                 "adversaries.audit_diagnoses",
             ),
             Test(
@@ -892,9 +910,9 @@ class Copied(NamedTuple):
     difference: str
 
 
-def copies_beside(context: Context) -> Iterator[Copied]:
-    """Yield each membership attack on a copy (merged, quantised …) of a model: its AUC, and the difference to its AUC
-    on the original.
+def attacked_copies(context: Context) -> Iterator[Copied]:
+    """Yield the membership attacks on copies (merged, quantised …) of the models: the AUC on the copy, and its
+    difference to the AUC on the original.
     """
     t = context.words
     for model in context.models:
@@ -908,9 +926,11 @@ def copies_beside(context: Context) -> Iterator[Copied]:
             yield Copied(model.letter, model.evidence.recipe, name, *texts)
 
 
-def _minus_chance(end: float | None) -> float | None:
-    """Return an end of an AUC difference minus 0.5, so that 0.5 printed as AUC means no difference; None stays None."""
-    return None if end is None else end - CHANCE
+def _minus_chance(bound: float | None) -> float | None:
+    """Subtract 0.5 from an interval bound of an AUC difference, so that formatting it as an AUC prints no difference as
+    such; None stays None.
+    """
+    return None if bound is None else bound - CHANCE
 
 
 # ------------------------------------------------------------- crosswalk

@@ -33,8 +33,8 @@ KEY = "dossier.key"
 CODE = ("*.py", "*.j2", "*.toml", "*.html", "*.css", "*.js", "*.so")
 
 
-def keyed(run: Run, *digests: str) -> str:
-    """Return the HMAC-SHA-256 of digests under the run's secret key, which is created if missing.
+def hmac_of(run: Run, *digests: str) -> str:
+    """Return the HMAC-SHA-256 (hexadecimal) of these digests under the run's secret key. The key is created if missing.
 
     Raises
     ------
@@ -63,8 +63,8 @@ def keyed_digests(run: Run) -> KeyedDigests:
     job = canonical(run.job.model_dump(mode="json", exclude={"out", "dossier"}))
 
     def of(name: str) -> str:
-        """Return the keyed digest of an artefact's fingerprint."""
-        return keyed(run, run.fingerprints.of(name))
+        """Return the HMAC of the fingerprint of the artefact with this name."""
+        return hmac_of(run, run.fingerprints.of(name))
 
     # Stores by name: a token store is in a folder of its own, and shadow models have theirs.
     stores = {
@@ -72,14 +72,14 @@ def keyed_digests(run: Run) -> KeyedDigests:
     }
     names = sorted(store.parent.relative_to(run.folder).as_posix() for store in stores)
     return KeyedDigests(
-        corpus=keyed(run, run.corpus.fingerprint()),
+        corpus=hmac_of(run, run.corpus.fingerprint()),
         split=of("split"),
         spans=of("spans"),
         indexes={name: of(name) for name in ("index", "index-joint") if (run.folder / name).is_dir()},
         protection={name: of(name) for name in names if "-shadow-" not in name},
         audit=of("audit"),
-        job=keyed(run, hashlib.sha256(job).hexdigest()),
-        counts=keyed(run, digest_of_counts(run.folder)),
+        job=hmac_of(run, hashlib.sha256(job).hexdigest()),
+        counts=hmac_of(run, digest_of_counts(run.folder)),
     )
 
 
@@ -115,7 +115,7 @@ def models_under_test(run: Run) -> Iterator[ModelUnderTest]:
                 num_parameters=_num_parameters(folder / start),
                 files=without_model_card(dict(sorted(own.items()))),
                 given=made.counts.get("given"),
-                ledger=keyed(run, files["ledger.json"]["sha256"]) if "ledger.json" in files else keyed(run),
+                ledger=hmac_of(run, files["ledger.json"]["sha256"]) if "ledger.json" in files else hmac_of(run),
             )
 
 

@@ -20,7 +20,7 @@ from reticent.audit.config import SubjectConfig, VerdictConfig
 from reticent.audit.evidence.dossier import FixedRules
 from reticent.core.artifact import artifacts_in, canonical, hash_file, read_manifest
 from reticent.core.json_toml import read_json
-from reticent.ext.dossier.provenance import code_digest, keyed
+from reticent.ext.dossier.provenance import code_digest, hmac_of
 from reticent.ext.dossier.seal import NAMESPACE, fingerprint_of_key, run_ssh_keygen
 from reticent.job.artefact import Artefact, Step, creation_time
 
@@ -58,7 +58,7 @@ def _collect_rules(run: Run) -> dict[str, Any]:
         "measured": measured,
         "subject": job.subject and SubjectConfig.published(job.subject.model_dump(mode="json"))[0],
         "access": job.dossier.access,
-        "seeds": keyed(run, hashlib.sha256(canonical(seeds)).hexdigest()),
+        "seeds": hmac_of(run, hashlib.sha256(canonical(seeds)).hexdigest()),
         "version": reticent.__version__,
         "code": code_digest(),
     }
@@ -75,9 +75,9 @@ def _write_rules(run: Run, rules: dict[str, Any], folder: Path, counts: dict[str
     counts["scored_before"] = sum(1 for _ in artifacts_in(run.folder / "measures"))
 
 
-def fixed_rules(run: Run) -> FixedRules | None:
-    """Return when a run's rules were preregistered, their digest, and the numbers of scores before and after; None
-    without rules.
+def describe_rules(run: Run) -> FixedRules | None:
+    """Return when a run's rules were preregistered, their digest, and how many scores existed before and came after;
+    None without rules.
     """
     folder = run.folder / RULES
     if not run.job.dossier.preregister or not (folder / RULES_FILE).is_file():

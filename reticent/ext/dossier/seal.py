@@ -65,9 +65,9 @@ def fingerprint_of_key(key: str) -> str:
     return _parse_fingerprint(run_ssh_keygen(["-l", "-f", str(Path(key).expanduser())]))
 
 
-def _parse_fingerprint(said: str) -> str:
-    """Return the key fingerprint in the output of ssh-keygen."""
-    found = re.search(r"SHA256:[A-Za-z0-9+/]+", said)
+def _parse_fingerprint(output: str) -> str:
+    """Return the key fingerprint in the ``output`` of ssh-keygen."""
+    found = re.search(r"SHA256:[A-Za-z0-9+/]+", output)
     if found is None:
         raise ArtifactError("ssh-keygen: no fingerprint in its answer")
     return found[0]

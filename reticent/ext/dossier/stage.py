@@ -18,8 +18,8 @@ from reticent.core.artifact import make_private_folder, require_kind, temporary_
 from reticent.core.errors import ArtifactError
 from reticent.core.json_toml import read_json
 from reticent.ext.dossier.page import pages_digest
-from reticent.ext.dossier.provenance import code_digest, keyed, keyed_digests, models_under_test
-from reticent.ext.dossier.rules import RULES, RULES_FILE, fixed_rules
+from reticent.ext.dossier.provenance import code_digest, hmac_of, keyed_digests, models_under_test
+from reticent.ext.dossier.rules import RULES, RULES_FILE, describe_rules
 from reticent.ext.dossier.seal import SUMS, dossier_digest, fingerprint_of_key
 from reticent.ext.dossier.write import write_dossier, writes_pdf
 from reticent.job.artefact import Artefact, Step
@@ -45,8 +45,8 @@ def check_settings(job: Job) -> None:
 
 
 def dossiers_of(folder: Path) -> tuple[str | None, list[str]]:
-    """Return the digest of a run folder's dossier (None if there is none), and the folder names of the dossiers it
-    replaced.
+    """Return the digest of a run folder's dossier (None without one), and the names of the folders with dossiers that
+    it replaced.
     """
     own = folder / DOSSIER
     replaced = sorted(path.name for path in (folder / REPLACED).glob("*") if (path / SUMS).is_file())
@@ -60,9 +60,9 @@ def dossier_steps(run: Run) -> Iterator[Step]:
     config: dict[str, Any] = own.model_dump(mode="json", exclude={"key", "pdf"})
     config |= {"signed_by": fingerprint_of_key(own.key) if own.key else None, "pdf": writes_pdf(own.pdf)}
     config["pages"] = pages_digest()
-    inputs = {"report": keyed(run, run.fingerprints.of("report"))}
+    inputs = {"report": hmac_of(run, run.fingerprints.of("report"))}
     if own.preregister:
-        inputs["rules"] = keyed(run, run.fingerprints.of(RULES))
+        inputs["rules"] = hmac_of(run, run.fingerprints.of(RULES))
     yield Step.of(Artefact(DOSSIER, "dossier", config, inputs), partial(_build, run, config["signed_by"]))
 
 
@@ -78,8 +78,8 @@ def _build(run: Run, signed_by: str | None, folder: Path, counts: dict[str, Any]
 
 
 def _keep_replaced(run: Run) -> str | None:
-    """Copy a run's existing dossier to its folder of replaced ones and return its digest; without one, return the
-    digest that the job says is replaced.
+    """Copy a run's existing dossier to the folder of replaced dossiers, and return its digest. Without one, return the
+    digest of the dossier that the job says is replaced.
     """
 
     old = run.folder / DOSSIER
@@ -116,7 +116,7 @@ def _collect_evidence(run: Run, signed_by: str | None, replaces: str | None) -> 
         code=code_digest(),
         versions=audit.versions,
         command="reticent run RUN",
-        rules=fixed_rules(run),
+        rules=describe_rules(run),
         replaces=replaces,
         signed_by=signed_by,
     )

@@ -122,25 +122,29 @@ def model_digests(folder: Path) -> dict[str, str]:
 def verify_model(
     evidence: DossierEvidence, folder: Path, *, of: tuple[str, str, int] | None = None
 ) -> ModelUnderTest | None:
-    """Return the tested model of a dossier that has exactly the files of ``folder`` (and, if ``of`` is given, is this
-    model, recipe and epoch); None if there is none.
+    """Return the tested model of a dossier whose files are exactly those of ``folder``, or None. With ``of`` it must
+    also be this (model, recipe, epoch).
     """
     digests = model_digests(folder) if folder.is_dir() else {}
-    found = (model for model in evidence.models if digests and (model.files == digests or _is_given(model, digests)))
+    found = (
+        model
+        for model in evidence.models
+        if digests and (model.files == digests or _matches_handed_over_files(model, digests))
+    )
     return next((one for one in found if of in (None, (one.model, one.recipe, one.epoch))), None)
 
 
-def _is_given(model: ModelUnderTest, digests: Mapping[str, str]) -> bool:
-    """Return whether file digests are those of a model as it was handed over for the test; other files may be there if
-    they hold no weights.
+def _matches_handed_over_files(model: ModelUnderTest, digests: Mapping[str, str]) -> bool:
+    """Return whether a model's files, as handed over for the test, are all among these digests. Other files may be
+    there too if they hold no weights.
     """
     weights = {name for name in digests if any(fnmatch(name, each) for each in WEIGHTS)} - OF_TRAINER
     given = model.given or {}
     return bool(given) and weights <= given.keys() and given.items() <= digests.items()
 
 
-def _check_files(folder: Path, checked: Checked) -> None:
-    """Compare the files of a dossier with its list of digests, and add the result to ``checked``."""
+def _check_files(folder: Path, result: Checked) -> None:
+    """Compare the files of a dossier with its list of digests, and add the outcome to ``result``."""
     listed = read_sums(folder)
     there = signed_files(folder)
     more = {MANIFEST: _OF_A_RUN}
@@ -155,67 +159,71 @@ def _check_files(folder: Path, checked: Checked) -> None:
         faults.append(f"{EVIDENCE}: is not in {SUMS}")
     empty = (path for path in sorted(folder.rglob("*")) if path.is_dir() and not any(path.iterdir()))
     faults += [f"{path.relative_to(folder).as_posix()}: an empty folder, which no dossier has" for path in empty]
-    checked.faults += faults
+    result.faults += faults
     if not faults:
-        checked.holds.append(f"{len(listed)} files are as {SUMS} says")
+        result.holds.append(f"{len(listed)} files are as {SUMS} says")
 
 
-def _check_pages(folder: Path, evidence: DossierEvidence, checked: Checked) -> None:
-    """Compare a dossier's HTML pages with pages rendered anew from its evidence, if its code is this version's; add the
-    result to ``checked``.
+def _check_pages(folder: Path, evidence: DossierEvidence, result: Checked) -> None:
+    """Render a dossier's HTML pages again from its evidence, compare them, and add the outcome to ``result``. Pages of
+    another version's code are not compared.
     """
     names = sorted(path.name for path in folder.glob("dossier*.html"))
     if evidence.code != code_digest():
-        checked.unchecked.append(f"{', '.join(names)}: of another version, so not compared with {EVIDENCE}")
+        result.unchecked.append(f"{', '.join(names)}: of another version, so not compared with {EVIDENCE}")
         return
-    first = checked.language
+    first = result.language
     languages = (first, *(each for each in LANGUAGES if each != first and f"dossier.{each}.html" in names))
     pages = {page_name(each, languages, "html"): each for each in languages}
     if sorted(pages) == names and all(
-        _comparable((folder / name).read_text(encoding="utf-8")) == _comparable(render(evidence, each, languages))
+        _drop_svgs((folder / name).read_text(encoding="utf-8")) == _drop_svgs(render(evidence, each, languages))
         for name, each in pages.items()
     ):
-        checked.holds.append(f"{', '.join(names)}: as {EVIDENCE} gives them")
+        result.holds.append(f"{', '.join(names)}: as {EVIDENCE} gives them")
     else:
-        checked.faults.append(f"{', '.join(names) or 'dossier.html'}: not the pages that {EVIDENCE} gives")
+        result.faults.append(f"{', '.join(names) or 'dossier.html'}: not the pages that {EVIDENCE} gives")
     if any(folder.glob("dossier*.pdf")):
-        checked.unchecked.append(f"dossier*.pdf: not compared with {EVIDENCE}")
+        result.unchecked.append(f"dossier*.pdf: not compared with {EVIDENCE}")
 
 
-def _comparable(page: str) -> str:
-    """Return an HTML page with each SVG replaced by its labels, since drawings differ slightly between machines."""
+def _drop_svgs(page: str) -> str:
+    """Return an HTML page in which each SVG is replaced by its labels, since drawings differ slightly between
+    machines.
+    """
     return re.sub(
         r"<svg\b.*?</svg>", lambda drawn: "".join(re.findall(r'aria-label="[^"]*"', drawn[0])), page, flags=re.S
     )
 
 
-def _check_signature(folder: Path, evidence: DossierEvidence | None, signers: Path | None, checked: Checked) -> None:
-    """Verify a dossier's SSH signature, against the allowed signers if given, and add the result to ``checked``."""
+def _check_signature(folder: Path, evidence: DossierEvidence | None, signers: Path | None, result: Checked) -> None:
+    """Verify the SSH signature of a dossier, against the allowed signers if given, and add the outcome to
+    ``result``.
+    """
     expected = evidence.signed_by if evidence else None
     if not (folder / SIGNATURE).is_file():
         if expected is not None or signers is not None:
-            checked.faults.append(f"{SIGNATURE}: is missing; the dossier says it was signed" if expected else
+            result.faults.append(f"{SIGNATURE}: is missing; the dossier says it was signed" if expected else
                                   f"{SIGNATURE}: is missing; the dossier is not signed")  # fmt: skip
         else:
-            checked.unchecked.append("signature: there is none, so whoever has the folder can have made it")
+            result.unchecked.append("signature: there is none, so whoever has the folder can have made it")
         return
     sums, signature = (folder / SUMS).read_bytes(), str(folder / SIGNATURE)
     try:
         said = run_ssh_keygen(["-Y", "check-novalidate", "-n", NAMESPACE, "-s", signature], sums)
     except ArtifactError:
-        checked.faults.append(f"{SIGNATURE}: does not fit {SUMS}")
+        result.faults.append(f"{SIGNATURE}: does not fit {SUMS}")
         return
     key = re.search(r"SHA256:[A-Za-z0-9+/]+", said)
-    checked.key = key and key[0]
-    if checked.key != expected:
-        checked.faults.append(f"{SIGNATURE}: is of another key than {EVIDENCE} says")
+    result.key = key and key[0]
+    if result.key != expected:
+        result.faults.append(f"{SIGNATURE}: is of another key than {EVIDENCE} says")
         return
     if signers is None:
-        checked.holds.append(f"{SIGNATURE} fits, by the key {checked.key}")
-        checked.unchecked.append("whose key it is: give a file of allowed signers with --signers")
+        result.holds.append(f"{SIGNATURE} fits, by the key {result.key}")
+        result.unchecked.append("whose key it is: give a file of allowed signers with --signers")
         return
     if not signers.is_file():
-        checked.faults.append(f"{signers}: no file of allowed signers is there, so nobody vouches for {SIGNATURE}")
+        result.faults.append(f"{signers}: no file of allowed signers is there, so nobody vouches for {SIGNATURE}")
         return
     try:
         found = run_ssh_keygen(["-Y", "find-principals", "-s", signature, "-f", str(signers)]).strip()
@@ -224,11 +232,11 @@ def _check_signature(folder: Path, evidence: DossierEvidence | None, signers: Pa
         run_ssh_keygen(["-Y", "verify", "-f", str(signers), *identity, "-n", NAMESPACE, "-s", signature], sums)
     except (ArtifactError, IndexError) as error:
         dated = next((why for why in ("expired", "not yet valid") if why in str(error)), None)
-        checked.faults.append(
+        result.faults.append(
             f"{SIGNATURE}: {signers} names its key, which is {dated} there"
             if dated
             else f"{SIGNATURE}: its key is not one of the allowed signers"
         )
         return
-    checked.signer = signer
-    checked.holds.append(f"{SIGNATURE} fits, by {signer}, key {checked.key}")
+    result.signer = signer
+    result.holds.append(f"{SIGNATURE} fits, by {signer}, key {result.key}")

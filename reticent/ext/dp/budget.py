@@ -66,8 +66,8 @@ class Total:
 
 
 def compose(epsilons: Sequence[float], deltas: Sequence[float], slack: float) -> Total:
-    """Return the (epsilon, delta) of several DP trainings together, by basic and by advanced composition, which adds
-    ``slack`` to delta.
+    """Return the (epsilon, delta) of several DP trainings together, by basic and by advanced composition. The advanced
+    one adds ``slack`` to delta.
 
     >>> compose([1.0] * 30, [1e-6] * 30, 1e-5).basic[0]
     30.0
@@ -115,8 +115,8 @@ class Budget:
         about: dict[str, Any] | None = None,
         what: str = "this run",
     ) -> bool:
-        """Charge a training's full privacy cost to the budget before it starts; return whether no run of this name was
-        charged yet.
+        """Charge the full privacy cost of a training to the budget before it starts. Return True if no run of this name
+        was charged before.
 
         Raises
         ------
@@ -146,13 +146,13 @@ class Budget:
                 if each.run == run:
                     spendings[place] = replace(each, guarantee=guarantee, settled=True)
 
-    def _check(self, runs_asked: Sequence[Spending], spent: list[Spending], num_units: int, what: str) -> None:
-        """Raise `PolicyError` if the requested runs together with those already charged exceed the budget's epsilon or
+    def _check(self, runs_asked: Sequence[Spending], charged: list[Spending], num_units: int, what: str) -> None:
+        """Raise `PolicyError` if the requested runs and those already charged together exceed the budget's epsilon or
         delta.
         """
-        counted = counted_entries([*spent, *runs_asked])
-        before = [each for each in counted if each in spent]
-        asked = [each.guarantee for each in counted if each not in spent]
+        counted = counted_entries([*charged, *runs_asked])
+        before = [each for each in counted if each in charged]
+        asked = [each.guarantee for each in counted if each not in charged]
         if self.max_epsilon is None or not asked:
             return
         unit, runs = asked[0].unit, [*(each.guarantee for each in before), *asked]
@@ -182,15 +182,17 @@ class Budget:
         )
 
     def _fits(self, runs: Sequence[Guarantee], limit: float) -> bool:
-        """Whether the runs' composed cost is within epsilon and delta, by either bound."""
+        """Return whether the composed cost of these runs is within the budget's epsilon and the delta ``limit``, by
+        basic or advanced composition.
+        """
         assert self.max_epsilon is not None
         bounds = compose([each.epsilon or 0.0 for each in runs], [each.delta for each in runs], limit / 2)
         return any(total <= self.max_epsilon and delta <= limit for total, delta in (bounds.basic, bounds.advanced))
 
 
 def counted_entries(spendings: Iterable[Spending]) -> list[Spending]:
-    """Return the budget entries that count towards a total: all except vocabularies whose cost the epsilon of a
-    training includes.
+    """Return the budget entries that count towards the total. A private vocabulary does not count if the epsilon of a
+    charged training includes its cost.
     """
     runs = list(spendings)
     included = {tuple(each.about["includes"]) for each in runs if "includes" in each.about}
@@ -259,7 +261,7 @@ def _parse_guarantee(values: dict[str, Any]) -> Guarantee:
     return Guarantee(**{**values, "epsilon": epsilon, "unaccounted": tuple(values["unaccounted"])})
 
 
-def to_plain(spending: Spending) -> dict[str, Any]:
+def entry_to_json(spending: Spending) -> dict[str, Any]:
     """Return a budget entry as JSON values, an infinite epsilon as "infinite"."""
     values = asdict(spending)
     if values["guarantee"]["epsilon"] == math.inf:  # JSON has no infinity
@@ -275,5 +277,5 @@ def _edit_budget(path: Path) -> Iterator[list[Spending]]:
     with FileLock(path.parent / f".{path.name}.turn", mode=0o600, fallback_to_soft=False):
         spendings = read_budget(path)
         yield spendings
-        content = {"format": FORMAT, "runs": [to_plain(each) for each in spendings]}
+        content = {"format": FORMAT, "runs": [entry_to_json(each) for each in spendings]}
         write_private(path, json.dumps(content, indent=1, allow_nan=False).encode())

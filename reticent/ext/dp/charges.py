@@ -51,7 +51,7 @@ def charge_lines(run: Run, t: Texts = ENGLISH) -> Iterator[str]:
     """Yield for each budget a phrase on the epsilons that a job's trainings, heads and vocabularies cost each and
     together.
     """
-    for spendings in _pending_costs(run, every=True).values():
+    for spendings in _pending_costs(run, include_charged=True).values():
         asked = [each.guarantee for each in counted_entries(spendings)]
         total = together(asked)
         each = t.listed([show_epsilon(one.epsilon) for one in asked if one.epsilon is not None])
@@ -71,9 +71,7 @@ def check_charges(run: Run) -> None:
 def require_room(run: Run) -> None:
     """Raise `PolicyError` if a budget does not allow all private trainings of a job that are not charged yet."""
     for budget, asked in _pending_costs(run).items():
-        # Each training will be compared with the limit by the number that is declared, where one is.
-        declared = [dp.num_units for model in run.job.model if (dp := run.job.training(model).dp) and dp.num_units]
-        budget.require_room(asked, min(declared, default=0) or _num_units(run, asked[0].guarantee.unit))
+        budget.require_room(asked, _limiting_units(run, budget))
 
 
 def spent_so_far(run: Run, training: Training) -> str:
@@ -90,10 +88,10 @@ def spent_so_far(run: Run, training: Training) -> str:
 
 
 @contextmanager
-def charged_vocabulary(run: Run, noise: Noise, words: Words, k: int, num_units: int) -> Iterator[None]:
+def charge_vocabulary(run: Run, noise: Noise, words: Words, k: int) -> Iterator[None]:
     """Context manager: charge a private vocabulary to every budget of a job before its block draws it, and settle the
     cost after; each further support threshold k of the same draw costs half of delta
-    (definitions.md#private-vocabulary).
+    (definitions.md#private-vocabulary). A training by it includes its cost, and it then no longer counts itself.
 
     Raises
     ------
@@ -107,7 +105,7 @@ def charged_vocabulary(run: Run, noise: Noise, words: Words, k: int, num_units: 
             continue  # the same draw again
         asked = _vocabulary_entry(run, budget, noise, words, {k, *(before.about["k"] if before is not None else ())})
         costs[budget] = asked.guarantee
-        budget.reserve(name, asked.guarantee, num_units, asked.about, "the private vocabulary")
+        budget.reserve(name, asked.guarantee, _limiting_units(run, budget), asked.about, "the private vocabulary")
     yield
     for budget, cost in costs.items():
         budget.settle(name, cost)
@@ -131,21 +129,21 @@ def _budgets(run: Run) -> list[Budget]:
     return list(found.values()) or [own]
 
 
-def _pending_costs(run: Run, *, every: bool = False) -> dict[Budget, list[Spending]]:
-    """Return budget -> entries that a job's private trainings, heads and vocabularies will be charged, if not charged
-    yet (``every``: all).
+def _pending_costs(run: Run, *, include_charged: bool = False) -> dict[Budget, list[Spending]]:
+    """Return budget -> entries of a job's private trainings, heads and vocabularies that are not charged yet, or with
+    ``include_charged`` of all.
     """
     found: dict[Budget, list[Spending]] = {}
     for budget in _budgets(run):
         drawn = {each.run for each in budget.spent()}
         for words, (noise, all_k) in _vocabularies(run).items():
             cost = _vocabulary_entry(run, budget, noise, words, all_k)
-            if every or cost.run not in drawn:
+            if include_charged or cost.run not in drawn:
                 found.setdefault(budget, []).append(cost)
     for training in _private_trainings(run):
         path = run.folder / training[0]
         is_charged = (path / MANIFEST).exists() or bool(parts_of(path))
-        if every or not is_charged:
+        if include_charged or not is_charged:
             budget, cost = _training_entry(run, *training)
             found.setdefault(budget, []).append(cost)
     return found
@@ -165,7 +163,7 @@ def _private_trainings(run: Run) -> Iterator[tuple[str, Recipe, PrivacyConfig, i
 
 
 def _vocabularies(run: Run) -> dict[Words, tuple[Noise, set[int]]]:
-    """Return word settings -> (noise, support thresholds k) of the private vocabularies that a job draws."""
+    """Return word settings -> (noise, all support thresholds k) for each private vocabulary that a job draws."""
     found: dict[Words, tuple[Noise, set[int]]] = {}
     for policy in (run.job.protect, *map(run.job.protection, recipes_of(run.job))):
         noise = noise_of(run, policy.k, policy.words)
@@ -193,10 +191,17 @@ def _training_entry(
     return budget, asked(guarantee=plan.guarantee)
 
 
-def _num_units(run: Run, unit: str) -> int:
-    """Return the approximate number of privacy units among the members, or the number expected before the
-    split exists.
+def _limiting_units(run: Run, budget: Budget) -> int:
+    """Return the number of units that a budget's default limit of delta follows from: the largest that one of its
+    trainings declares (``train.dp.num_units``) or else counts. Each is held to its own, once the vocabulary is spent.
     """
+    settings = [privacy for _, _, privacy, *_ in _private_trainings(run) if budget_of(privacy) == budget]
+    numbers = [privacy.num_units or _num_units(run, privacy.unit) for privacy in settings]
+    return max(numbers, default=0) or _num_units(run, "household" if by_household(run.job) else "individual")
+
+
+def _num_units(run: Run, unit: str) -> int:
+    """Return the number of privacy units among the members; before the split exists, the number to be expected."""
     corpus = run.whole_corpus
     try:
         is_member = run.individuals.mask(MEMBERS)

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 # - position ids and token type ids have the full shape (B, T), because a broadcast row has no gradient per row; a model
 #   whose positions are not known makes its own, which its position embeddings then refuse unless they are frozen;
 # - BERT's head and its decoder share a bias: only the decoder is hooked;
-# - Opacus' ghost clipping does not support a weight with two uses: `_norms_of_uses` gives the norm of tied embeddings;
+# - Opacus' ghost clipping does not support a weight with two uses: `_weight_norms_of_uses` gives that of tied ones;
 # - GPT-2's ``Conv1D`` has samplers; norms are those of `reticent.trainer.ghost_norms`;
 # - norms are computed in float32, independent of the layers' precision.
 #
@@ -108,9 +108,7 @@ class UnitRows:
         return len(self.units_B)
 
     def lay(self, values: torch.Tensor) -> torch.Tensor:
-        """Return values of shape (B, T, ...) as (U, R * T, ...): the rows of each privacy unit concatenated and
-        zero-padded.
-        """
+        """Concatenate the rows of each privacy unit: values (B, T, ...) become (U, R * T, ...), zero-padded."""
         if self.longest == 1:
             return values
         cells = values.new_zeros((self.num_units * self.longest, *values.shape[1:]))
@@ -148,17 +146,17 @@ class UnitRowsMaker:
             positions_T = self._first + np.arange(targets.input_ids.shape[1])
             inputs["position_ids"] = np.tile(positions_T, (len(units_B), 1))
         return UnitRows(
-            {name: self._moved(values) for name, values in inputs.items()},
-            (self._moved(np.arange(len(units_B))[:, None]), self._moved(columns_BM)),
-            self._moved(np.take_along_axis(labels_BT, columns_BM, axis=1)),
-            self._moved(num_targets_U[units_B]),
-            self._moved(units_B),
-            self._moved(units_B * longest + ranks_B),
+            {name: self._to_device(values) for name, values in inputs.items()},
+            (self._to_device(np.arange(len(units_B))[:, None]), self._to_device(columns_BM)),
+            self._to_device(np.take_along_axis(labels_BT, columns_BM, axis=1)),
+            self._to_device(num_targets_U[units_B]),
+            self._to_device(units_B),
+            self._to_device(units_B * longest + ranks_B),
             int(units_B[-1]) + 1,
             longest,
         )
 
-    def _moved(self, values: np.ndarray) -> torch.Tensor:
+    def _to_device(self, values: np.ndarray) -> torch.Tensor:
         """Return an array as a tensor on the device."""
         return moved(torch.from_numpy(values), self._device)
 
@@ -199,15 +197,15 @@ _TIED: dict[type, type] = {nn.Embedding: _TiedEmbedding, nn.Linear: _TiedLinear}
 
 
 def _bias_norms_of_uses(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> torch.Tensor:
-    """Return the norm (U,) of each privacy unit's gradient of a bias shared by several layers, from (layer, input,
-    output gradient) of each use.
+    """Return the norm (U,) of each privacy unit's gradient of one bias that several layers share. ``uses`` has (layer,
+    input, output gradient) of each.
     """
     return torch.stack([backprops.sum(dim=1) for _, _, backprops in uses]).sum(dim=0).norm(dim=1)
 
 
-def _norms_of_uses(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> torch.Tensor:
-    """Return the norm (U,) of each privacy unit's gradient of a weight shared by embeddings and linear layers, from
-    (layer, input, output gradient) of each use.
+def _weight_norms_of_uses(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> torch.Tensor:
+    """Return the norm (U,) of each privacy unit's gradient of one weight that embeddings and linear layers share.
+    ``uses`` has (layer, input, output gradient) of each.
     """
     uses = [  # torch gives the row of padding no gradient
         (layer, read, back if (pad := getattr(layer, "padding_idx", None)) is None else back * (read != pad)[..., None])
@@ -255,8 +253,8 @@ class _PerUnit:
     def rearrange_grad_samples(
         self, *, module: Any, backprops: torch.Tensor, loss_reduction: str, batch_first: bool
     ) -> tuple[list[torch.Tensor], torch.Tensor]:
-        """Return a layer's inputs and output gradients in float32 with the rows of each privacy unit concatenated, (U,
-        R * T, ...).
+        """Return the inputs and output gradients of a layer in float32, (U, R * T, ...): the rows of each privacy unit
+        concatenated.
         """
         activations, backprops = super().rearrange_grad_samples(  # type: ignore[misc]
             module=module, backprops=backprops, loss_reduction=loss_reduction, batch_first=batch_first
@@ -326,7 +324,7 @@ class GhostClipping(_PerUnit, GradSampleHooksFastGradientClipping):
     NORM_SAMPLERS: ClassVar = {
         **GradSampleHooksFastGradientClipping.NORM_SAMPLERS,
         # Opacus' asks the device how many ids there are, and waits.
-        nn.Embedding: lambda layer, ids, backprops: {layer.weight: _norms_of_uses([(layer, ids[0], backprops)])},
+        nn.Embedding: lambda layer, ids, backprops: {layer.weight: _weight_norms_of_uses([(layer, ids[0], backprops)])},
         nn.Linear: _linear_norms,
         Conv1D: _linear_norms,
     }
@@ -339,8 +337,8 @@ class GhostClipping(_PerUnit, GradSampleHooksFastGradientClipping):
     def capture_backprops_hook(
         self, module: nn.Module, inputs: Any, outputs: Any, loss_reduction: str, batch_first: bool
     ) -> None:
-        """Compute the gradient norm of a weight shared by layers once the backward pass has reached all of them,
-        without a gradient of V x D per unit.
+        """Compute each unit's gradient norm of a weight that layers share, once the backward pass has reached all of
+        them. No gradient of V x D values a unit is stored.
         """
         if not isinstance(module, (_TiedEmbedding, _TiedLinear)) or not self.hooks_enabled:
             super().capture_backprops_hook(module, inputs, outputs, loss_reduction, batch_first)
@@ -356,7 +354,7 @@ class GhostClipping(_PerUnit, GradSampleHooksFastGradientClipping):
                     uses.append((module, activations[0], backprops))
                     weight._forward_counter -= 1  # type: ignore[attr-defined]
                     if weight._forward_counter == 0:  # type: ignore[attr-defined]
-                        of_uses = _norms_of_uses if weight.ndim == 2 else _bias_norms_of_uses
+                        of_uses = _weight_norms_of_uses if weight.ndim == 2 else _bias_norms_of_uses
                         weight._norm_sample = of_uses(self._uses.pop(weight))  # type: ignore[attr-defined]
             module.__dict__.pop("max_batch_len", None)
 
@@ -425,7 +423,7 @@ def _sharing_weights(model: nn.Module) -> Iterable[nn.Module]:
 
 
 def unit_losses(model: PreTrainedModel, rows: UnitRows) -> torch.Tensor:
-    """Return the share of each row in its privacy unit's mean loss over targets, float32 (B,); the rows of a unit sum
+    """Return for each row its part of its privacy unit's mean loss over targets, float32 (B,). The parts of a unit sum
     to that mean.
 
     A unit without a target has loss 0 and gradient 0.
@@ -501,8 +499,8 @@ class Units:
         return len(self.doc_offsets) - 1
 
     def draw(self, sample_rate: float, *, seed: int, step: int, rank: int = 0, num_ranks: int = 1) -> Sample:
-        """Return this process's share of a step's Poisson sample of privacy units, each drawn with probability
-        ``sample_rate``.
+        """Draw the Poisson sample of a step, in which each privacy unit is with probability ``sample_rate``; return
+        this process's share of it.
         """
         words = np.random.SeedSequence(seed, spawn_key=(step,)).generate_state(4, np.uint64)
         chance = (hash_keys(words[0], np.minimum.reduceat(self.keys, self.doc_offsets[:-1]), words[1]) >> 11) * 2.0**-53
@@ -519,8 +517,8 @@ class Units:
 
 
 def find_units(windows: Windows, unit: Unit, max_documents: int = 1) -> Units:
-    """Return the privacy units of a corpus with their documents and windows: "record" is a document, other units an
-    individual (or household) with at most ``max_documents`` a step.
+    """Return the privacy units of a corpus with their documents and windows. A unit is a document ("record"), an
+    individual or a household; it gives at most ``max_documents`` to a step.
     """
     num_documents, keys = windows.store.num_documents, windows.store.doc_keys
     window_offsets = np.searchsorted(windows.documents, np.arange(num_documents + 1))
@@ -572,13 +570,13 @@ def dummy_batch(windows: Windows) -> Batch:
     )
 
 
-def _expand_slices(offsets: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the indices that the chosen slices of CSR offsets cover, and the position in ``chosen`` of each one's
-    slice.
+def _expand_slices(offsets: np.ndarray, slices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return two arrays: the indices that the chosen slices of CSR offsets cover, and for each index the position of
+    its slice in ``slices``.
     """
-    lengths = offsets[chosen + 1] - offsets[chosen]
-    owners = np.repeat(np.arange(len(chosen)), lengths)
-    starts = offsets[chosen] - (np.cumsum(lengths) - lengths)
+    lengths = offsets[slices + 1] - offsets[slices]
+    owners = np.repeat(np.arange(len(slices)), lengths)
+    starts = offsets[slices] - (np.cumsum(lengths) - lengths)
     return starts[owners] + np.arange(len(owners)), owners
 
 
@@ -619,7 +617,7 @@ class PhysicalBatches:
         )
 
     def wait(self) -> list[UnitRows]:
-        """Return the batches once they are on the device; the device, not the host, waits for their transfer."""
+        """Return the batches, ready for use on the device. The device waits for their transfer, the host does not."""
         if self.ready is not None:
             for rows in self.rows:
                 tensors = (*rows.inputs.values(), *rows.at, rows.labels_BM, rows.divisors_B, rows.units_B, rows.slots_B)
@@ -714,7 +712,7 @@ class NoisyGradient:
         for turn, (part, rows) in enumerate(zip(data.parts, data.wait(), strict=True)):
             if not self._checked and part.targets.num_targets:
                 self._check_one_unit(_first_unit(part))
-            torch.manual_seed(self._seed_of(step, 2, self.rank, turn))  # dropout
+            torch.manual_seed(self._derive_seed(step, 2, self.rank, turn))  # dropout
             losses_B = self._losses(rows)
             with _no_hook_warnings(), self.hooks.named(), self._matmul_precision():
                 if isinstance(self.hooks, GhostClipping):
@@ -770,13 +768,13 @@ class NoisyGradient:
         """
         return full_float32() if isinstance(self.hooks, GhostClipping) else nullcontext()
 
-    def _seed_of(self, *use: int) -> int:
+    def _derive_seed(self, *use: int) -> int:
         """Return a 64-bit seed derived from the secret seed and these numbers."""
         return int(np.random.SeedSequence(self.seed, spawn_key=use).generate_state(1, np.uint64)[0])
 
     def _reseed(self, step: int) -> None:
         """Seed the noise of a step from (secret seed, step), so that a resumed training adds the same noise."""
-        self._noise.manual_seed(self._seed_of(step, 1))
+        self._noise.manual_seed(self._derive_seed(step, 1))
         if self.device.type == "cpu":  # its generator uses 32 bits of a seed, few enough to try them all
             words = np.random.SeedSequence(self.seed, spawn_key=(step, 3)).generate_state(624)
             state = self._noise.get_state()
@@ -784,8 +782,8 @@ class NoisyGradient:
             self._noise.set_state(state)
 
     def _check_one_unit(self, part: Part) -> None:
-        """Raise `TrainingError` if the per-unit gradient of a batch of one unit differs from that of a plain backward
-        pass, as a layer without hooks would not be private.
+        """Raise `TrainingError` if a unit's gradient, computed by the hooks, differs from that of a plain backward
+        pass. A layer that has no hook would not be private.
         """
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices), _no_hook_warnings(), self.hooks.named():
@@ -863,8 +861,8 @@ class PrivateStep:
 
     @property
     def mask_seed(self) -> int:
-        """Secret seed of the random masks; a window's masks depend on it, the document and the window's position alone,
-        so adding a unit does not change those of others.
+        """Secret seed of the random masks. The masks of a window depend on it, the document and the window's position
+        only, so that other units do not change them.
         """
         return int(np.random.SeedSequence(self.seed, spawn_key=(0, 4)).generate_state(1, np.uint64)[0] >> 1)
 
@@ -878,8 +876,8 @@ class PrivateStep:
         return self.plan.after(epoch * self.plan.steps_per_epoch)
 
     def cache_key(self) -> dict[str, Any]:
-        """Return the settings, device type and number of processes by which the results of DP-SGD differ; other random
-        generators give other noise.
+        """Return all on which the results of DP-SGD depend: settings, device type and number of processes, as other
+        random generators give other noise.
         """
         # A state of before draws went by documents would go on with other samples under the same noise.
         about = {"device": self.device.type, "processes": self.world.size, "drawn_by": "document"}
@@ -934,8 +932,8 @@ class PrivateStep:
         self.noisy.wrap(optimizer)
 
     def plan_epoch(self, windows: Windows, make: MakeTargets, state: State) -> EpochPlan:
-        """Return the number of steps of an epoch and their batches, each a Poisson sample determined by the secret seed
-        and the step's number.
+        """Return the number of steps of an epoch, and an iterator over their batches. Each step has a Poisson sample,
+        determined by the secret seed and the step's number.
         """
         self.units = find_units(windows, self.privacy.unit, self.privacy.max_documents)
         size = self.plan.steps_per_epoch
@@ -944,8 +942,8 @@ class PrivateStep:
         return EpochPlan(size, self.plan.num_steps, data)
 
     def backward(self, data: PhysicalBatches, num_targets: float, step: int) -> list[torch.Tensor]:
-        """Store in ``.grad`` the clipped, noisy sum of the units' gradients over the expected (not the drawn) number of
-        units; return the loss of each batch.
+        """Store in ``.grad`` the clipped, noisy sum of the units' gradients, divided by the expected number of units.
+        Return the loss of each batch.
         """
         return self.noisy.add_gradients(data, step)
 
@@ -973,21 +971,21 @@ class PrivateStep:
             about["includes"] = list(self.privacy.includes)
         self.reserved = self.budget.reserve(self.name, self.plan.guarantee, self.plan.num_units, about)
 
-    def _name_and_seed(self, kept: dict[str, str]) -> None:
-        """Set the secret seed and the run's name in the budget: those of the saved state ``kept``, or new ones shared
-        by all processes.
+    def _name_and_seed(self, saved: dict[str, str]) -> None:
+        """Set the secret seed and the run's name in the budget: from the ``saved`` state, or new and the same in all
+        processes.
         """
-        if not kept:
+        if not saved:
             seed = self.privacy.seed if self.privacy.seed is not None else secrets.randbits(128)
             # The main process shares them by a sum, in words of 32 bits, because its float64 is exact below 2^53.
             words = [seed >> shift & 0xFFFFFFFF for shift in range(0, 128, 32)] + [secrets.randbits(32)]
             words = [int(word) for word in self.world.sum(*(word if self.world.is_main else 0 for word in words))]
-            kept["seed"] = f"{sum(word << 32 * place for place, word in enumerate(words[:4])):032x}"
-            kept["run"] = f"{words[4]:08x}"
-            kept["noise"] = repr(self.plan.noise_multiplier)
-        if kept["noise"] != repr(self.plan.noise_multiplier):
+            saved["seed"] = f"{sum(word << 32 * place for place, word in enumerate(words[:4])):032x}"
+            saved["run"] = f"{words[4]:08x}"
+            saved["noise"] = repr(self.plan.noise_multiplier)
+        if saved["noise"] != repr(self.plan.noise_multiplier):
             raise ArtifactError(
-                f"this training began with noise {kept['noise']} and would go on with {self.plan.noise_multiplier!r}, "
+                f"this training began with noise {saved['noise']} and would go on with {self.plan.noise_multiplier!r}, "
                 "which this version of Opacus finds for its epsilon; go on with the other version, or begin anew"
             )
-        self.seed, self.name = int(kept["seed"], 16), kept["run"]
+        self.seed, self.name = int(saved["seed"], 16), saved["run"]

@@ -33,6 +33,9 @@ def read_document(data: bytes, place: str) -> Iterator[FoundDocument | Unread]:
 
 
 def _document(data: bytes) -> FoundDocument:
+    """Return the document in the bytes of a CDA file. Raise `UnreadableError` with the reason if it has no text, no id
+    or not one patient.
+    """
     path: list[str] = []
     number = date = kind = body_type = None
     encoded = False
@@ -85,12 +88,16 @@ def _document(data: bytes) -> FoundDocument:
 
 
 def _id(element: Any) -> str | None:
+    """Return the id that a CDA element ``id`` gives: its extension, else its root. None if it has neither or is
+    null.
+    """
     if element.get("nullFlavor"):  # its root is that of every such id
         return None
     return (element.get("extension", element.get("root")) or "").strip() or None
 
 
 def _body(text: str, media_type: str, *, encoded: bool) -> str:
+    """Return the text of a non-XML body of this MIME type; ``encoded`` says that it is base64."""
     kind = kind_of_type(media_type)
     if kind is None:
         raise UnreadableError("a type of content that is not read")

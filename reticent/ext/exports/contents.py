@@ -43,7 +43,9 @@ class UnreadableError(Exception):
 
 
 def base64_bytes(data: str) -> bytes:
-    """Return the bytes of base64, in which white space may stand; `UnreadableError` where it is none."""
+    """Return the bytes that base64 text encodes; white space in it is ignored. Raise `UnreadableError` if it is not
+    base64.
+    """
     try:
         return base64.b64decode("".join(data.split()), validate=True)
     except ValueError:
@@ -51,7 +53,7 @@ def base64_bytes(data: str) -> bytes:
 
 
 def text_of(data: bytes, kind: str, charset: str | None = None) -> str:
-    """Return the text of a content of one of the `KINDS`.
+    """Return the text of bytes in one of the formats `KINDS` ("html", "pdf" …).
 
     Parameters
     ----------
@@ -82,6 +84,7 @@ def text_of(data: bytes, kind: str, charset: str | None = None) -> str:
 
 
 def _plain(data: bytes, charset: str | None) -> str:
+    """Decode plain text: by its byte-order mark, else ``charset``, else UTF-8 or Windows-1252."""
     for mark, name in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
         if data.startswith(mark):
             charset = name
@@ -105,7 +108,9 @@ _DECLARED: Final = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w.:-]+)|<\?
 
 
 def html_text(page: str) -> str:
-    """Return the text of a page: a line for a paragraph, a row or a break, a tab behind a cell; no script, no style."""
+    """Return the text of an HTML page without scripts and styles. Paragraphs, rows and breaks end a line; a tab follows
+    each cell.
+    """
     (text,) = _rust.html_texts([page.replace("\0", "\ufffd").encode(errors="replace")])
     if text is None:
         raise UnreadableError("nested too deep")
@@ -113,7 +118,9 @@ def html_text(page: str) -> str:
 
 
 def folded(text: str) -> str:
-    """Return a text in which white space is one space, `LINE` ends a line and `CELL` a cell; no line is blank."""
+    """Return a text with each run of white space as one space. `LINE` becomes a line break, `CELL` a tab; blank lines
+    are left out.
+    """
     for sign in "\t\n\r\f":  # a pass of memory each, where an expression stops at every space
         text = text.replace(sign, " ")
     while "  " in text:
@@ -123,8 +130,11 @@ def folded(text: str) -> str:
 
 
 def _html(data: bytes, charset: str | None) -> str:
+    """Return the text of an HTML page. It is decoded by ``charset``, else by the encoding that it declares."""
     declared = _DECLARED.search(data[:4096])
     named = charset or (next(filter(None, declared.groups())).decode() if declared else None)
+    if charset is None and named is not None and named.lower().startswith(("utf-16", "utf-32")):
+        named = None  # the name could not be read if it were true
     return html_text(_plain(data, named))
 
 
@@ -132,6 +142,7 @@ def _html(data: bytes, charset: str | None) -> str:
 
 
 def _rtf(data: bytes, _: str | None) -> str:
+    """Return the text of an RTF document; raise `UnreadableError` if it is not RTF."""
     striprtf = _library("striprtf.striprtf")
     if not data.lstrip().startswith(b"{\\rtf"):
         raise UnreadableError("not RTF")
@@ -151,6 +162,7 @@ _PDFIUM: Final = Lock()
 
 
 def _pdf(data: bytes, _: str | None) -> str:
+    """Return the text of all pages of a PDF; raise `UnreadableError` for a scan or a locked file."""
     pdfium = _library("pypdfium2")
     with _PDFIUM:
         try:
@@ -175,6 +187,7 @@ def _pdf(data: bytes, _: str | None) -> str:
 
 
 def _library(name: str) -> Any:
+    """Import a library of the extra ``exports``; raise `PolicyError` if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -185,7 +198,7 @@ def _library(name: str) -> Any:
 
 
 def _parts(data: bytes, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
-    """The parts of an archive whose names are wanted, in the order of their names."""
+    """Yield (name, content) of each file in a ZIP archive whose name ``wanted`` accepts, sorted by name."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = [each for each in archive.infolist() if wanted(each.filename)]
@@ -202,13 +215,15 @@ def _parts(data: bytes, wanted: Callable[[str], bool]) -> Iterator[tuple[str, by
 
 
 def _require_few(data: bytes) -> None:
-    """Refuse marks of XML that take far more memory than their bytes: hundreds for ``<a/>``."""
+    """Raise `UnreadableError` if XML has too many elements and attributes, which take far more memory than bytes."""
     if data.count(b"<") + data.count(b"=") > MAX_MARKS:
         raise UnreadableError(f"more than {MAX_MARKS:,} elements and attributes")
 
 
 def elements(data: bytes, skipped: frozenset[str]) -> Iterator[tuple[str, str, Any]]:
-    """("start" | "text" | "end", local name or text, element) of XML without entities, but for the skipped elements."""
+    """Parse XML without entities; yield ("start", local name, element), ("text", text, element) and ("end", local name,
+    element). The elements ``skipped`` are left out.
+    """
     _require_few(data)
     parser = lxml.etree.XMLParser(
         resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True, remove_comments=True, remove_pis=True
@@ -249,6 +264,7 @@ _SIGNS_OF_WORD: Final = {
 
 
 def _docx(data: bytes, _: str | None) -> str:
+    """Return the text of a Word document with its headers, footnotes, endnotes and footers."""
     order = ("header", "document", "footnotes", "endnotes", "footer")
     parts = dict(_parts(data, lambda name: _OF_WORD.fullmatch(name) is not None))
     if not any("document" in name for name in parts):
@@ -258,6 +274,8 @@ def _docx(data: bytes, _: str | None) -> str:
         for name in (name for name in parts if name.removeprefix("word/").startswith(kind)):
             inside: list[str] = []
             for event, value, element in elements(parts[name], _HIDDEN_OF_WORD):
+                if value == "altChunk" and event == "start":
+                    raise UnreadableError("a part of it is of another format (altChunk)")
                 if event == "text" and element.tag.endswith("}t"):
                     inside.append(value)
                 elif event == "start" and value in _SIGNS_OF_WORD and element.getparent().tag.endswith("}r"):
@@ -272,6 +290,7 @@ _HIDDEN_OF_ODT: Final = frozenset({"tracked-changes", "annotation", "binary-data
 
 
 def _odt(data: bytes, _: str | None) -> str:
+    """Return the text of an OpenDocument file with its headers and footers."""
     parts = dict(_parts(data, lambda name: name in ("content.xml", "styles.xml")))
     if "content.xml" not in parts:
         raise UnreadableError("not ODT")
@@ -303,6 +322,7 @@ _HEADS_OF_PARTS: Final = re.compile(rb"(?im)^content-[\w-]+:[^\r\n]*(?:\r?\n[ \t
 
 
 def _mail(data: bytes, _: str | None) -> str:
+    """Return the main header fields of a mail message and the text of its parts."""
     if any(len(found[0]) > MAX_HEAD for found in _HEADS_OF_PARTS.finditer(data)):
         raise UnreadableError(f"a head of mail larger than {MAX_HEAD >> 10} KiB")
     message: EmailMessage = email.message_from_bytes(data, policy=email.policy.default)  # type: ignore[assignment]
@@ -312,19 +332,28 @@ def _mail(data: bytes, _: str | None) -> str:
 
 
 def _of_message(message: EmailMessage) -> list[str]:
+    """Return the header fields of a message (From, To, Cc, Date, Subject), a blank line, and the texts of its parts."""
     texts = _of_part(message)
     heads = [f"{name}: {message[name]}" for name in ("From", "To", "Cc", "Date", "Subject") if message[name]]
     return [*heads, "", *texts]
 
 
 def _of_part(part: Any) -> list[str]:
-    """The texts of a part and of the parts in it: of alternatives one, plain text before pages."""
+    """Return the texts of a message part and of the parts inside it. Of alternatives only one counts, plain text
+    first.
+    """
     if any(len(value) > MAX_HEAD for _, value in part.raw_items()):
         raise UnreadableError(f"a head of mail larger than {MAX_HEAD >> 10} KiB")
     kind = kind_of_type(part.get_content_type())
+    if part.get_content_type() == "application/octet-stream":  # its name says more
+        kind = SUFFIXES.get(f".{(part.get_filename() or '').lower().rpartition('.')[2]}")
     if part.get_content_type() == "multipart/alternative":
         texts = {each.get_content_type(): found for each in reversed(part.get_payload()) if (found := _of_part(each))}
-        return texts.get("text/plain") or next(iter(texts.values()), [])
+        chosen = "text/plain" if "text/plain" in texts else next(iter(texts), None)
+        # A file that is attached to another alternative is none of the text that is chosen.
+        others = [each for each in part.get_payload() if each.get_content_type() != chosen]
+        files = [file for each in others for file in each.walk() if file.get_filename()]
+        return [*texts.get(chosen, []), *(text for file in files for text in _of_part(file))]
     if part.is_multipart():
         inner = part.get_payload()
         return _of_message(inner[0]) if kind == "mail" else [text for each in inner for text in _of_part(each)]

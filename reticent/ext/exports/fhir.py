@@ -1,8 +1,9 @@
 """FHIR R4: the texts of DocumentReference, DiagnosticReport and Composition, from NDJSON of a bulk export or Bundles.
 
-The individual is the Patient that ``subject`` names. Of contents that are the same document in several forms the first
-that can be read is taken, plain text before pages. An attachment that stands at an address is never fetched; where the
-address names a Binary of the same Bundle, or of the files that are read and no other server, that is taken.
+The individual is the Patient that ``subject`` names: by id, and with the server where the documents are about Patients
+of several. Of contents that are the same document in several forms the first that can be read is taken, plain text
+before pages. An attachment that stands at an address is never fetched; where the address names a Binary of the same
+Bundle, or of the files that are read and no other server, that is taken.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 import json
 import re
 from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from reticent.ext.exports.contents import KINDS, UnreadableError, base64_bytes, html_text, kind_of_type, text_of
 from reticent.ext.exports.found import FoundDocument, Unread
@@ -20,15 +21,30 @@ from reticent.ext.exports.found import FoundDocument, Unread
 #: Resources that hold the texts of documents.
 TEXTS: Final = ("DocumentReference", "DiagnosticReport", "Composition")
 _CHARSET: Final = re.compile(r"charset\s*=\s*\"?([\w.:-]+)", re.IGNORECASE)
+#: The address of a Patient, and what stands before it.
+_PATIENT: Final = re.compile(r"(?:(.*)/)?Patient/([A-Za-z0-9.-]{1,64})(?:/_history/[^/]+)?")
+#: The server of an address of a resource.
+_ROOT: Final = re.compile(r"((?:https?:)?//.+)/[A-Za-z]+/[A-Za-z0-9.-]{1,64}(?:/_history/[^/]+)?", re.IGNORECASE)
+#: What stands in all JSON that names the server of a Patient, however it is encoded.
+_NAMES_SERVER: Final = (b"/Patient", b"fullUrl", b"\\u002", b"\0")
+
+
+class _Resource(NamedTuple):
+    """A resource, its place, the resources known by their addresses, and the server that its own address names."""
+
+    value: Any
+    place: str
+    known: Mapping[str, Any]
+    server: str | None
 
 
 def read_bundle(
-    data: bytes, place: str, elsewhere: Mapping[str, Any] = MappingProxyType({})
+    data: bytes, place: str, elsewhere: Mapping[str, Any] = MappingProxyType({}), servers: Set[str] = frozenset()
 ) -> Iterator[FoundDocument | Unread]:
     """Yield the documents of a line or a file of JSON, and why one was not read; nothing for what holds no text.
 
     It is a resource, a Bundle (Bundles in it too) or an array of resources. ``elsewhere`` has resources of other lines
-    and files by their addresses.
+    and files by their addresses, ``servers`` those of all Patients that documents are about.
     """
     try:
         loaded = json.loads(data)
@@ -36,60 +52,104 @@ def read_bundle(
         yield Unread(place, "not valid JSON")
         return
     try:
-        yield from _within(loaded, place, elsewhere)
+        for each in _resources(loaded, place, elsewhere):
+            yield from [each] if isinstance(each, Unread) else _documents(each, servers)
     except RecursionError:
         yield Unread(place, "nested too deep")
 
 
-def _within(loaded: Any, place: str, elsewhere: Mapping[str, Any]) -> Iterator[FoundDocument | Unread]:
+def servers_of(data: bytes) -> set[str]:
+    """Return the servers of the Patients that documents of a line or a file of JSON are about, where they are named.
+
+    >>> servers_of(b'{"resourceType": "Composition", "subject": {"reference": "HTTPS://Host:443/fhir/Patient/7"}}')
+    {'host/fhir'}
+    """
+    found: set[str] = set()
+    if not any(sign in data for sign in _NAMES_SERVER):
+        return found
+    try:
+        for each in _resources(json.loads(data), "", {}):
+            if not isinstance(each, Unread) and _get(each.value, "resourceType") in TEXTS:
+                try:
+                    found.add(_subject(each)[1] or "")
+                except UnreadableError:
+                    continue
+    except (ValueError, RecursionError):  # it is listed when it is read
+        pass
+    return found - {""}
+
+
+def _server(root: str) -> str:
+    """A server by its address: http and https are one, with their own ports, and so is a host in any case."""
+    host, slash, path = re.sub(r"(?i)^(?:https?:)?//", "", root).rstrip("/").partition("/")
+    return re.sub(r":(?:80|443)$", "", host.lower()) + slash + path
+
+
+def _resources(loaded: Any, place: str, elsewhere: Mapping[str, Any]) -> Iterator[_Resource | Unread]:
+    """The resources of a Bundle or an array, or the one that it is."""
     known: dict[str, Any] = {}
     if _get(loaded, "resourceType") == "Bundle":
-        entries = [each for each in _list(loaded.get("entry")) if isinstance(each, dict)]
-        resources = [each["resource"] for each in entries if each.get("resource") is not None]
+        if not isinstance(loaded.get("entry"), list | None):
+            yield Unread(place, "the entries of its Bundle are no list")
+        entries = _list(loaded.get("entry"))
         for address, resource in [
-            *((each.get("fullUrl"), each.get("resource")) for each in entries),
-            *((f"{_get(each, 'resourceType')}/{_get(each, 'id')}", each) for each in resources),
+            *((_get(each, "fullUrl"), _get(each, "resource")) for each in entries),
+            *(
+                (f"{_get(each['resource'], 'resourceType')}/{_get(each['resource'], 'id')}", each["resource"])
+                for each in entries
+                if _get(each, "resource") is not None
+            ),
         ]:
             if isinstance(address, str) and isinstance(resource, dict):
                 # Of two that differ neither is meant for sure.
                 known[address] = resource if _is_same(known.get(address, resource), resource) else {}
+        # An entry without a resource has no text: it was deleted, say. What is no entry is listed.
+        rows = [
+            (number, each.get("resource"), each.get("fullUrl")) if isinstance(each, dict) else (number, each, None)
+            for number, each in enumerate(entries, 1)
+            if not isinstance(each, dict) or each.get("resource") is not None
+        ]
     elif isinstance(loaded, list):
-        resources = loaded
+        rows = [(number, each, None) for number, each in enumerate(loaded, 1)]
     else:
-        yield from _documents(loaded, place, elsewhere)
+        yield _Resource(loaded, place, elsewhere, None)
         return
-    for number, resource in enumerate(resources, 1):
-        where = place if len(resources) == 1 else f"{place} entry {number}"
+    inside = ChainMap(known, elsewhere)  # type: ignore[arg-type]
+    for number, resource, address in rows:
+        where = place if len(rows) == 1 else f"{place} entry {number}"
         if _get(resource, "resourceType") == "Bundle":
-            yield from _within(resource, where, elsewhere)
+            yield from _resources(resource, where, elsewhere)
         else:
-            yield from _documents(resource, where, ChainMap(known, elsewhere))  # type: ignore[arg-type]
+            root = _ROOT.fullmatch(address) if isinstance(address, str) else None
+            yield _Resource(resource, where, inside, root[1] if root else None)
 
 
 def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two resources are equal, or the same Patient in two versions."""
+    """Return whether two resources are equal, or are versions of the same Patient."""
     patients = [each.get("id") for each in (one, other) if each.get("resourceType") == "Patient"]
     return one == other or (len(patients) == 2 and patients[0] == patients[1] is not None)
 
 
-def _documents(resource: Any, place: str, known: Mapping[str, Any]) -> Iterator[FoundDocument | Unread]:
-    if not isinstance(resource, dict):
-        yield Unread(place, "not a resource")
-        return
-    kind = resource.get("resourceType")
+def _documents(found: _Resource, servers: Set[str]) -> Iterator[FoundDocument | Unread]:
+    resource = found.value
+    kind = _get(resource, "resourceType")
     if kind not in TEXTS:
         if not isinstance(kind, str):
-            yield Unread(place, "not a resource")
+            yield Unread(found.place, "not a resource")
         return
     try:
-        individual = _individual(resource, known)
+        individual, server = _subject(found)
+        if len(servers) > 1 and server is not None:
+            if not server:
+                raise UnreadableError("its subject is of one of several servers, and of which is not said")
+            individual = f"{server}/Patient/{individual}"
         if not isinstance(resource.get("id"), str) or not resource["id"].strip():
             raise UnreadableError("it has no id")
         if resource.get("status") == "entered-in-error" or resource.get("docStatus") == "entered-in-error":
             raise UnreadableError("entered in error")
-        text = _TEXT_OF[kind](resource, known)
+        text = _TEXT_OF[kind](resource, found.known)
     except UnreadableError as error:
-        yield Unread(place, str(error))
+        yield Unread(found.place, str(error))
     else:
         date = next((resource[name] for name in ("date", "effectiveDateTime", "issued") if name in resource), None)
         yield FoundDocument(
@@ -101,8 +161,10 @@ def _documents(resource: Any, place: str, known: Mapping[str, Any]) -> Iterator[
         )
 
 
-def _individual(resource: Mapping[str, Any], known: Mapping[str, Any]) -> str:
-    """The id of the Patient that a resource is about; else the value of the identifier that names them."""
+def _subject(found: _Resource) -> tuple[str, str | None]:
+    """The id of the Patient that a resource is about, and their server, "" where none is named; else the value of the
+    identifier that names them, or a URN, and None."""
+    resource = found.value
     subject = resource.get("subject")
     subject = subject if isinstance(subject, dict) else {}
     if subject.get("type", "Patient") != "Patient":
@@ -113,33 +175,39 @@ def _individual(resource: Mapping[str, Any], known: Mapping[str, Any]) -> str:
             inner = next((c for c in _list(resource.get("contained")) if _get(c, "id") == reference[1:]), None)
             if _get(inner, "resourceType") != "Patient":
                 return _refuse("its subject is no Patient")
-            return _identifier(_get(inner, "identifier")) or _refuse(
-                "its subject is contained in it and has no identifier"
-            )
-        target = known.get(reference)
+            own = _identifier(_get(inner, "identifier"))
+            return (own, None) if own else _refuse("its subject is contained in it and has no identifier")
+        address = _PATIENT.fullmatch(reference)
+        if address is not None and address[1] is None and found.server is not None:
+            reference = f"{found.server}/{reference}"  # it is of the server of the resource itself
+            address = _PATIENT.fullmatch(reference)
+        server = _server(address[1]) if address is not None and _ROOT.fullmatch(reference) else ""
+        target = found.known.get(reference)
         if target is not None and target.get("resourceType") != "Patient":
             return _refuse("its subject is no Patient, or one of several at one address")
-        if own := _identifier([{"value": _get(target, "id")}, *_list(_get(target, "identifier"))]):
-            return own
-        found = re.search(r"(?:^|/)Patient/([A-Za-z0-9.-]{1,64})(?:/_history/[^/]+)?$", reference)
-        if found:
-            return found[1]
-        if reference.startswith("urn:"):
-            return reference
-        return _refuse("its subject is no Patient")
-    return _identifier([subject.get("identifier")]) or _refuse("it has no subject")
+        if own := _identifier([{"value": _get(target, "id")}]):
+            return own, server
+        if own := _identifier(_get(target, "identifier")):
+            return own, None
+        if address is not None:
+            return address[2], server
+        return (reference, None) if reference.startswith("urn:") else _refuse("its subject is no Patient")
+    own = _identifier([subject.get("identifier")])
+    return (own, None) if own else _refuse("it has no subject")
 
 
 def _identifier(identifiers: Any) -> str | None:
+    """Return the first value that is not blank in a list of FHIR identifiers; None without one."""
     return next((value for each in _list(identifiers) if (value := str(_get(each, "value") or "").strip())), None)
 
 
 def _refuse(reason: str) -> Any:
+    """Raise `UnreadableError` with this reason."""
     raise UnreadableError(reason)
 
 
 def _type(resource: Mapping[str, Any]) -> str | None:
-    """The text or the code of what kind of document it is."""
+    """Return the text or code of a resource's document type; None without one."""
     concept = resource.get("type") or resource.get("code")
     coded = next(iter(_list(_get(concept, "coding"))), None)
     found = _get(concept, "text") or _get(coded, "display") or _get(coded, "code")
@@ -147,11 +215,12 @@ def _type(resource: Mapping[str, Any]) -> str | None:
 
 
 def _of_reference(resource: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    """Return the text of a DocumentReference: that of its first readable attachment."""
     return _first_readable([_get(each, "attachment") for each in _list(resource.get("content"))], known)
 
 
 def _of_report(resource: Mapping[str, Any], known: Mapping[str, Any]) -> str:
-    if forms := _list(resource.get("presentedForm")):
+    if forms := _whole_list(resource.get("presentedForm")):
         return _first_readable(forms, known)
     conclusion = resource.get("conclusion")
     return conclusion if isinstance(conclusion, str) and conclusion.strip() else _narrative(resource)
@@ -160,7 +229,7 @@ def _of_report(resource: Mapping[str, Any], known: Mapping[str, Any]) -> str:
 def _of_composition(resource: Mapping[str, Any], known: Mapping[str, Any]) -> str:
     title = resource.get("title")
     lines = [title] if isinstance(title, str) else []
-    for section in _list(resource.get("section")):
+    for section in _whole_list(resource.get("section")):
         lines += _section(section)
     if len(lines) <= 1:
         return _narrative(resource)
@@ -173,11 +242,12 @@ def _section(section: Any) -> Iterator[str]:
         yield title
     if isinstance(page := _get(text, "div"), str):
         yield html_text(page)
-    for inner in _list(_get(section, "section")):
+    for inner in _whole_list(_get(section, "section")):
         yield from _section(inner)
 
 
 def _narrative(resource: Mapping[str, Any]) -> str:
+    """Return the text of a resource's narrative (an HTML ``div``); raise `UnreadableError` if there is none."""
     page = _get(resource.get("text"), "div")
     text = html_text(page) if isinstance(page, str) else ""
     return text if text.strip() else _refuse("no text in it")
@@ -205,6 +275,7 @@ def _first_readable(attachments: list[Any], known: Mapping[str, Any]) -> str:
 
 
 def _attachment(attachment: Any, kind: str | None, known: Mapping[str, Any]) -> str:
+    """Return the text of an attachment, from its base64 data or from a Binary among the ``known`` resources."""
     data, address = _get(attachment, "data"), _get(attachment, "url")
     if data is None and isinstance(address, str):
         data = _get(known.get(address), "data")
@@ -219,8 +290,17 @@ def _attachment(attachment: Any, kind: str | None, known: Mapping[str, Any]) -> 
 
 
 def _list(value: Any) -> list[Any]:
+    """Return the value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 
+def _whole_list(value: Any) -> list[Any]:
+    """A list of what may hold texts; whatever else stands there is refused, and so are its elements."""
+    if value is not None and not (isinstance(value, list) and all(isinstance(each, dict) for each in value)):
+        return _refuse("a list in it is not as FHIR has it")  # type: ignore[no-any-return]
+    return value or []
+
+
 def _get(value: Any, name: str) -> Any:
+    """Return a member of a JSON object; None if the value is no object or has no such member."""
     return value.get(name) if isinstance(value, dict) else None

@@ -1,15 +1,18 @@
 """HL7 v2: the texts of MDM and ORU messages, one or many in a file.
 
 The text of a document is its OBX segments of type TX, FT, ST (a line each, repetitions too) and ED (an attachment). A
-document is what stands behind a TXA, or behind an OBR. The individual is the first identifier of PID-3.
+document is what stands behind a TXA, or behind an OBR. The individual is the first identifier of PID-3. A line that
+begins like no segment of the standard goes on with the OBX before it; where its text cannot be told from other fields
+the document is not read. Where a message says that two numbers are of one patient (ADT A40 and its like), they are.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Final
 
 from reticent.ext.exports.contents import UnreadableError, base64_bytes, kind_of_type, text_of
@@ -25,11 +28,31 @@ _CHARSETS: Final = {
     **{f"8859/{n}": f"iso8859-{n}" for n in (*range(1, 12), 13, 14, 15)},
 }
 #: Segments that are read -> fields of theirs that are looked at.
-_MOST: Final = {"MSH": 18, "PID": 4, "TXA": 13, "OBR": 8, "OBX": 6}
+_MOST: Final = {"MSH": 18, "PID": 4, "MRG": 2, "TXA": 13, "OBR": 8, "OBX": 6, "ADD": 1}
+#: Events that give a patient another number: merges, and changes of a number. Others with MRG move a visit, say.
+_MERGES: Final = ("A18", "A30", "A34", "A36", "A39", "A40", "A46", "A47")
 _ENDS: Final = "\r\n\x0b\x1c"
 _TEXTS: Final = ("TX", "FT", "ST")
-#: OBX-11 of a text that is deleted, or of the wrong patient.
-_WITHDRAWN: Final = ("D", "d", "W", "w")
+#: Types of OBX-2 that hold no text of a document.
+_VALUES: Final = frozenset(
+    str.split(
+        "AD CE CF CK CN CNE CP CQ CWE CX DLN DR DT DTM DTN EI FN GTS HD ID IS JCC MA MO NA NM OG PL PN PPN PT RI "
+        "RPT SI SN SNM SPD SRT TM TN TQ TS VID VR XAD XCN XON XPN XTN"
+    )
+)
+#: Segments of HL7 2.1 to 2.9; those of a site begin with Z.
+_SEGMENTS: Final = frozenset(
+    str.split(
+        "ABS ACC ADD ADJ AFF AIG AIL AIP AIS AL1 APR ARQ ARV AUT BHS BLC BLG BPO BPX BTS BTX BUI CDM CDO CER CM0 "
+        "CM1 CM2 CNS CON CSP CSR CSS CTD CTI CTR DB1 DEV DG1 DMI DON DPS DRG DSC DSP DST ECD ECR EDU EQL EQP EQU "
+        "ERQ ERR EVN FAC FHS FT1 FTS GOL GP1 GP2 GT1 IAM IAR IIM ILT IN1 IN2 IN3 INV IPC IPR ISD ITM IVC IVT LAN "
+        "LCC LCH LDP LOC LRL MCP MFA MFE MFI MRG MSA MSH NCK NDS NK1 NPU NSC NST NTE OBR OBX ODS ODT OH1 OH2 OH3 "
+        "OH4 OM1 OM2 OM3 OM4 OM5 OM6 OM7 OM8 OMC ORC ORG OVR PAC PCE PCR PD1 PDA PDC PEO PES PID PKG PM1 PMT PR1 "
+        "PRA PRB PRC PRD PRT PSG PSH PSL PSS PTH PV1 PV2 PYE QAK QID QPD QRD QRF QRI RCP RDF RDT REL RF1 RFI RGS "
+        "RMI ROL RQ1 RQD RXA RXC RXD RXE RXG RXO RXR RXV SAC SCD SCH SCP SDD SFT SGH SGT SHP SID SLT SPM STF STZ "
+        "TCC TCD TQ1 TQ2 TXA UAC UB1 UB2 URD URS VAR VND VTQ"
+    )
+)
 _TYPES: Final = {"TEXT": "text/plain", "HTML": "text/html", "PDF": "application/pdf", "RTF": "text/rtf"}
 
 
@@ -46,7 +69,7 @@ class _Signs:
 
 @lru_cache
 def _signs_of(begin: str) -> _Signs:
-    """The signs of a message by its first nine characters."""
+    """Return the separators of an HL7 message, from its first nine characters (MSH-1 and MSH-2)."""
     given = begin[4:].partition(begin[3])[0]
     return _Signs(begin[3], *(given[n] if n < len(given) else sign for n, sign in enumerate("^~\\&")))
 
@@ -63,6 +86,8 @@ class _Document:
     values: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     fault: str | None = None
+    #: Whether a text of it stands at an address.
+    is_elsewhere: bool = False
 
     def end_values(self, signs: _Signs) -> None:
         """Make a text of the values, a line each and of each repetition; all at once, as most values are short."""
@@ -72,23 +97,70 @@ class _Document:
             self.values.clear()
 
 
-def read_messages(data: bytes, place: str) -> Iterator[FoundDocument | Unread]:
-    """Yield the documents of a file of messages, and what could not be read; nothing for a message without text."""
+def read_messages(
+    data: bytes, place: str, merged: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[FoundDocument | Unread]:
+    """Yield the documents of a file of messages, and what could not be read; nothing for a message without text.
+
+    ``merged`` has the number that an individual is known by for each of their other numbers (`merged_numbers`).
+    """
     data = data.removeprefix(b"\xef\xbb\xbf")
     starts = [*_starts(data)]
     if not starts:
         yield Unread(place, "no message of HL7 v2")
         return
+    # Of a file that lost its beginning a part of a message stands there.
+    before = data[: starts[0]].decode("latin-1")
+    if any(line.strip() and line[:3] not in ("FHS", "BHS") for line in re.split(f"[{_ENDS}]", before)):
+        yield Unread(place, "lines before its first message")
     for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(data)], strict=True), 1):
         where = place if len(starts) == 1 else f"{place} message {number}"
         try:
-            yield from _message(_decoded(data[start:end]), where)
+            yield from _message(_decoded(data[start:end]), where, merged)
         except UnreadableError as error:
             yield Unread(where, str(error))
 
 
+def merges_of(data: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of numbers of one patient in a file of messages: the prior one (MRG-1) and that which holds."""
+    starts = [*_starts(data)] if b"MRG" in data else []
+    for start, end in zip(starts, [*starts[1:], len(data)], strict=False):
+        if data.find(b"MRG", start, end) < 0:
+            continue
+        try:
+            signs, segments = _segments(_decoded(data[start:end]))
+        except UnreadableError:  # it is listed when its texts are read
+            continue
+        individual = None
+        event = segments[0][8].split(signs.component)
+        for segment in segments if len(event) > 1 and event[1] in _MERGES else ():
+            if segment[0] == "PID":
+                individual = _individual(segment[3], signs)
+            elif segment[0] == "MRG" and individual and (prior := _individual(segment[1], signs)):
+                yield prior, individual
+
+
+def merged_numbers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return for each prior number of a patient the one that holds in the end.
+
+    >>> merged_numbers([("1", "2"), ("2", "3"), ("3", "1")])
+    {'1': '3', '2': '3'}
+    """
+    later: dict[str, str] = {}
+
+    def last(number: str) -> str:
+        while number in later:
+            number = later[number]
+        return number
+
+    for prior, number in pairs:
+        if (old := last(prior)) != (new := last(number)):
+            later[old] = new
+    return {number: last(number) for number in later}
+
+
 def _starts(data: bytes) -> Iterator[int]:
-    """Where messages begin: MSH at the beginning of a line, and a sign behind it."""
+    """Yield the byte offset of each message: of MSH at the beginning of a line with a separator after it."""
     at = data.find(b"MSH")
     while at >= 0:
         if data[max(at - 1, 0) : at] in b"\r\n\x0b\x1c" and re.match(rb"[^\w\s]", data[at + 3 : at + 4]):
@@ -97,6 +169,7 @@ def _starts(data: bytes) -> Iterator[int]:
 
 
 def _decoded(data: bytes) -> str:
+    """Decode a message by the character set in MSH-18; without one, as UTF-8 or Windows-1252."""
     header = re.split(rb"[\r\n]", data, maxsplit=1)[0].decode("latin-1")
     fields = header.split(header[3])
     named = fields[17].partition(_signs_of(header[:9]).repetition)[0].strip().upper() if len(fields) > 17 else ""
@@ -112,42 +185,43 @@ def _decoded(data: bytes) -> str:
     )
 
 
-def _message(message: str, place: str) -> Iterator[FoundDocument | Unread]:
+def _segments(message: str) -> tuple[_Signs, list[list[str]]]:
+    """The signs of a message, and the fields of its segments that are read."""
     signs = _signs_of(message[:9])
-    # A line that begins like no segment goes on with the one before: a text may have breaks of its own.
-    message = message.strip(_ENDS)
-    ends = "".join(sign for sign in _ENDS if sign in message) or _ENDS  # one sign is found much faster than a set
-    lines = re.split(rf"[{ends}](?=[A-Z][A-Z0-9]{{2}}{re.escape(signs.field)})", message)
-    control = _fields(lines[0], signs)[9]  # the sign behind MSH is its first field
+    if any(sign.isalnum() or sign.isspace() for sign in (signs.component, signs.repetition, signs.escape)):
+        raise UnreadableError("its signs (MSH-2) are damaged")
+    lines = _lines(message.strip(_ENDS), signs)
+    # Signs behind a line make its last fields: one that is left out is empty.
+    return signs, [
+        (line.rstrip(_ENDS) + signs.field * most).split(signs.field, most)
+        for line in lines
+        if (most := _MOST.get(line[:3]))
+    ]
+
+
+def _message(message: str, place: str, merged: Mapping[str, str]) -> Iterator[FoundDocument | Unread]:
+    signs, segments = _segments(message)
+    control = segments[0][9]  # the sign behind MSH is its first field
     individual: str | None = None
     document: _Document | None = None
-    count, behind, is_withdrawn = 0, "", False
-    for line in [*lines, "OBR"]:
-        name = line[:3]
-        if name == "OBX":  # most lines are such, so no more of their fields are split than are read
+    count = 0
+    for segment in [*segments, ["OBR", *[""] * _MOST["OBR"]]]:
+        name = segment[0]
+        if name == "OBX":
             document = document or _Document()
-            segment = line.split(signs.field, 6)
-            if len(segment) < 7:
-                segment = _fields(line, signs)
-            if segment[6] != behind:  # what stands behind the text is the same in most lines
-                behind = segment[6]
-                is_withdrawn = (behind + signs.field * 6).split(signs.field, 6)[5].strip() in _WITHDRAWN
-            if is_withdrawn:
-                continue
-            if segment[2] in _TEXTS:
-                document.values.append(segment[5])
-            elif segment[2] == "ED":
-                _attach(document, segment[5], signs)
+            _add(document, segment, signs)
+        elif name == "ADD" and document is not None:
+            document.fault = "a segment of it goes on in another (ADD), which is not read"
         elif name in ("PID", "TXA", "OBR"):
-            segment = _fields(line, signs)
-            if document is not None and (document.values or document.texts or document.fault):
+            if document is not None and (document.values or document.texts or document.fault or document.is_elsewhere):
                 count += 1
                 document.end_values(signs)
                 yield _finished(document, individual, control, count, place)
             elif document is not None and document.is_of_txa and name == "OBR":
                 continue  # an OBR between a TXA and its text
             if name == "PID":
-                individual, document = _individual(segment, signs), None
+                individual, document = _individual(segment[3], signs), None
+                individual = merged.get(individual, individual) if individual else None
             elif name == "TXA":
                 number, kind = _first(segment[12], signs), _first(segment[2], signs)
                 document = _Document(number, _date(segment[4]), kind, is_of_txa=True)
@@ -157,10 +231,29 @@ def _message(message: str, place: str) -> Iterator[FoundDocument | Unread]:
                 document = _Document(number, _date(segment[7]), next(filter(None, [*code[1:2], code[0]]), None))
 
 
-def _fields(line: str, signs: _Signs) -> list[str]:
-    """The fields of a segment that are looked at; signs behind a line make its last fields, as one may be left out."""
-    most = _MOST[line[:3]]
-    return (line.rstrip(_ENDS) + signs.field * most).split(signs.field, most)
+def _lines(message: str, signs: _Signs) -> list[str]:
+    """The segments of a message, each with what goes on with it: a text may have breaks of its own."""
+    ends = "".join(sign for sign in _ENDS if sign in message) or _ENDS  # one sign is found much faster than a set
+    begin = rf"(?=[A-Z][A-Z0-9]{{2}}{re.escape(signs.field)})"
+    lines = re.split(f"[{ends}]{begin}", message)
+    end = re.search("[\r\n]", message)
+    of_returns = end is not None and end[0] == "\r"
+    if of_returns:
+        is_certain = message.count("\n") == message.count("\r\n")
+    else:
+        is_certain = all(line[:3] in _SEGMENTS or line[0] == "Z" for line in lines)
+    if is_certain:
+        return lines
+    first, *others = re.split(f"([{ends}]){begin}", message)
+    lines = [first]
+    for sign, line in zip(others[::2], others[1::2], strict=True):
+        if sign == "\n" and lines[-1].startswith("OBX") and not (of_returns and lines[-1][-1] == "\r"):
+            name = line[:3]
+            if not (name in _MOST if of_returns else name in _SEGMENTS or name[0] == "Z"):
+                lines[-1] += sign + line
+                continue
+        lines.append(line)
+    return lines
 
 
 def _finished(
@@ -169,7 +262,7 @@ def _finished(
     fault = document.fault or (None if individual else "no patient (PID-3)")
     text = "\n".join(document.texts)
     if fault is None and not text.strip():
-        fault = "no text in it"
+        fault = "its text stands at an address, which is never fetched" if document.is_elsewhere else "no text in it"
     if fault is not None or individual is None:
         return Unread(place, fault or "")
     number = document.number or (f"{control}/{count}" if control else None)
@@ -179,30 +272,58 @@ def _finished(
 
 
 def _first(value: str, signs: _Signs) -> str | None:
+    """Return the first component of a field's first repetition, without escapes; None if it is empty or ""."""
     found = unescape(value.partition(signs.repetition)[0].partition(signs.component)[0], signs).strip()
     return found if found and found != '""' else None
 
 
-def _individual(segment: list[str], signs: _Signs) -> str | None:
-    repetitions = segment[3].split(signs.repetition)
-    return next((found for each in repetitions if (found := _first(each, signs))), None)
+def _individual(numbers: str, signs: _Signs) -> str | None:
+    """The first identifier of PID-3 or MRG-1."""
+    if "\n" in numbers or "\r" in numbers:  # a line that was cut, or another one behind it
+        return None
+    return next((found for each in numbers.split(signs.repetition) if (found := _first(each, signs))), None)
 
 
 def _date(value: str) -> str | None:
+    """Return the value if it is an HL7 date or time, else None."""
     return value if re.fullmatch(r"\d{4,14}(?:\.\d+)?(?:[+-]\d{4})?", value) else None
 
 
-def _attach(document: _Document, value: str, signs: _Signs) -> None:
-    document.end_values(signs)
-    try:
-        document.texts.append(_attachment([unescape(part, signs) for part in value.split(signs.component)]))
-    except UnreadableError as error:
-        document.fault = str(error)
+@lru_cache(maxsize=16)  # most lines of a message have the same behind their text
+def _behind_text(fields: str, sign: str) -> tuple[bool, bool, bool]:
+    """Return whether OBX-6 and what follows say that the text is deleted or of the wrong patient, whether a line breaks
+    within them, and whether OBX-6 or OBX-7 holds anything."""
+    units, reference, _, _, _, status, *_ = (fields + sign * 6).split(sign)
+    has_break = "\n" in fields or "\r" in fields
+    return status.strip() in ("D", "d", "W", "w"), has_break, bool(units or reference)
+
+
+def _add(document: _Document, segment: list[str], signs: _Signs) -> None:
+    kind, value = segment[2], segment[5]
+    is_withdrawn, has_break, has_fields = _behind_text(segment[6], signs.field)
+    if is_withdrawn:
+        return
+    if has_break or (has_fields and ("\n" in value or "\r" in value)):
+        document.fault = "a break of a line within OBX: its text cannot be told from its other fields"
+    elif kind in _TEXTS:
+        document.values.append(value)
+    elif kind == "ED":
+        document.end_values(signs)
+        try:
+            document.texts.append(_attachment([unescape(part, signs) for part in value.split(signs.component)]))
+        except UnreadableError as error:
+            document.fault = str(error)
+    elif kind == "RP":
+        document.is_elsewhere = True
+    elif kind not in _VALUES and value.strip() not in ("", '""'):
+        document.fault = "a value of no type of HL7 (OBX-2)"
 
 
 def _attachment(parts: list[str]) -> str:
     """The text of encapsulated data: source, type, subtype, encoding, data."""
-    _, kind, subtype, encoding, data = (parts + [""] * 5)[:5]
+    _, kind, subtype, encoding, data, *more = parts + [""] * 5
+    if any(more):
+        raise UnreadableError("signs of components within its data, or several attachments in one OBX")
     of_type = kind_of_type(f"{kind}/{subtype}") or kind_of_type(_TYPES.get(subtype.upper(), ""))
     if of_type is None:
         raise UnreadableError("a type of attachment that is not read")
@@ -228,14 +349,14 @@ def unescape(text: str, signs: _Signs) -> str:
 
     def one(found: re.Match[str]) -> str:
         code = found[1]
-        if code in plain:
-            return plain[code]
-        if code[0] == "X" and len(code) % 2:
-            data = bytes.fromhex(code[1:])
+        if code is None:  # neighbours are one row of bytes: a character may have several
+            data = bytes.fromhex(found[0].replace(signs.escape, "").replace("X", ""))
             try:
                 return data.decode()
             except UnicodeDecodeError:
                 return data.decode("latin-1")
+        if code in plain:
+            return plain[code]
         if re.fullmatch(r"\.sp[+]?\d{0,2}", code):
             return "\n" * int(code[3:].lstrip("+") or 1)
         if re.fullmatch(r"\.sk[+]?\d{1,2}", code):
@@ -246,4 +367,9 @@ def unescape(text: str, signs: _Signs) -> str:
 
     # What is no escape, a path of Windows say, takes no sign away from an escape behind it.
     sign = re.escape(signs.escape)
-    return re.sub(rf"{sign}([FSTREHN]|\.[a-z]{{2}}[+-]?\d{{0,3}}|[XCM][0-9A-Fa-f]+|Z\w*){sign}", one, text)
+    return re.sub(
+        rf"(?:{sign}X(?:[0-9A-Fa-f]{{2}})+{sign})+|"
+        rf"{sign}([FSTREHN]|\.[a-z]{{2}}[+-]?\d{{0,3}}|[CM][0-9A-Fa-f]+|Z\w*){sign}",
+        one,
+        text,
+    )

@@ -29,9 +29,9 @@ from reticent.engine.sources.plain import individual_of
 from reticent.engine.threads import worked_ahead
 from reticent.ext.exports.cda import read_document
 from reticent.ext.exports.contents import MAX_BYTES, SUFFIXES, UnreadableError, text_of
-from reticent.ext.exports.fhir import read_bundle
+from reticent.ext.exports.fhir import read_bundle, servers_of
 from reticent.ext.exports.found import FoundDocument, Unread
-from reticent.ext.exports.hl7 import read_messages
+from reticent.ext.exports.hl7 import merged_numbers, merges_of, read_messages
 
 if TYPE_CHECKING:
     from reticent.engine.sources.corpus_config import CorpusConfig
@@ -79,12 +79,14 @@ class Exports:
 
     @cached_property
     def _found(self) -> tuple[list[Path], int]:
+        """Documents' files of the export, in order, and the number of other files."""
         found = find_files([self._path], self._is_document)
         if not found.files:
             raise CorpusError(f"{self.name}: no file found whose name ends in {', '.join(_SUFFIXES[self._scheme])}")
         return list(found.files), sum(found.passed_over.values())
 
     def _is_document(self, file: Path) -> bool:
+        """Return whether a file has a suffix of the export's format; a suffix of compression is skipped."""
         stem, suffix = os.path.splitext(file.name.lower())
         if suffix in COMPRESSIONS and self._scheme != "pages":
             suffix = os.path.splitext(stem)[1]
@@ -92,13 +94,23 @@ class Exports:
 
     @property
     def passed_over(self) -> int:
-        """How many files beside the documents were not read."""
+        """Number of files of the export that are not documents and were not read."""
         return self._found[1]
 
     @property
     def num_unread(self) -> int:
-        """How many texts were not read; known at the end."""
+        """Number of texts that could not be read; complete once all were read."""
         return len(self._unread)
+
+    @property
+    def notes(self) -> list[str]:
+        """What to say of whose the documents are."""
+        if self._scheme != "fhir" or len(self._servers) < 2:
+            return []
+        return [
+            f"{self.name}: documents are about patients of {len(self._servers):,} servers, which the ids of the "
+            "individuals name; if two addresses are of one server, each of its patients counts as two individuals"
+        ]
 
     def version(self) -> bytes:
         """Return a digest of the names and bytes of all files."""
@@ -133,7 +145,9 @@ class Exports:
             yield _batch(held, columns)
 
     def _checked(self, each: FoundDocument | Unread, seen: dict[str, bytes], file: Path) -> FoundDocument | Unread:
-        """A document with an id of its own: a later one of the same id has ``#2`` behind it, unless it is the same."""
+        """Return the document with a unique id: a second, different one of the same id gets ``#2``. Return an `Unread`
+        for a repeated or invalid document.
+        """
         if isinstance(each, Unread):
             return each
         try:
@@ -187,7 +201,7 @@ class Exports:
                     if line is None:
                         yield Unread(where, f"larger than {MAX_BYTES >> 20} MiB")
                     elif line.strip():
-                        yield from read_bundle(line, where, self._binaries)
+                        yield from read_bundle(line, where, self._elsewhere, self._servers)
                 return
             data = _read(file) if data is None else data
         except OSError as error:
@@ -200,11 +214,14 @@ class Exports:
         elif self._scheme == "pages":
             yield self._page(file, data, place)
         elif self._scheme == "fhir":
-            yield from read_bundle(data, place, self._binaries)
+            yield from read_bundle(data, place, self._elsewhere, self._servers)
+        elif self._scheme == "hl7":
+            yield from read_messages(data, place, self._merged)
         else:
             yield from _READERS[self._scheme](data, place)
 
     def _page(self, file: Path, data: bytes, place: str) -> FoundDocument | Unread:
+        """Return the document of a page file, or why it was not read."""
         kind = SUFFIXES.get(file.suffix.lower())
         if kind is None:  # it was named, or a glob has it
             return Unread(place, "a kind of file that is not read")
@@ -216,12 +233,14 @@ class Exports:
 
     @cached_property
     def _individual_of(self) -> Callable[[Path, Path], str]:
+        """Function (file, path below the folder) -> individual id, from the settings."""
         settings = self._settings
         owners = owners_of_table(settings.individuals, settings) if settings.individuals is not None else None
         return individual_of(settings.individual, (lambda: owners) if owners is not None else None)
 
     @cached_property
     def _depth(self) -> int:
+        """Number of parts of the folder's path; -1 if the export is one file."""
         return len(self._path.parts) if self._path.is_dir() else -1
 
     def _below(self, file: Path) -> tuple[str, ...]:
@@ -229,10 +248,38 @@ class Exports:
         return file.parts[self._depth :]
 
     def _place(self, file: Path) -> str:
+        """Return a file's path below the export as text, as it appears in messages and ids."""
         return os.fsencode("/".join(self._below(file))).decode(errors="backslashreplace")
 
     @cached_property
+    def _servers(self) -> set[str]:
+        """The servers of the Patients that documents of an export in FHIR are about, where they are named."""
+        return {server for data in self._contents() for server in servers_of(data)}
+
+    @cached_property
+    def _merged(self) -> dict[str, str]:
+        """Prior number of a patient in HL7 -> the one that holds in the end."""
+        return merged_numbers(pair for data in self._contents() for pair in merges_of(data))
+
+    def _contents(self) -> Iterator[bytes]:
+        """The lines of files of lines and all other files, for a look before they are read; none that is damaged."""
+        for file in self._found[0]:
+            try:
+                is_of_lines = self._scheme == "fhir" and _is_lines(file)
+                for data in (line for _, line in _lines(file)) if is_of_lines else [_read(file)]:
+                    if data is not None and len(data) <= MAX_BYTES:
+                        yield data
+            except (CorpusError, OSError):  # it is listed when its documents are read
+                continue
+
+    @property
+    def _elsewhere(self) -> Mapping[str, Any]:
+        """The Binaries that a document may name; of several servers none can be told to be that of the document's."""
+        return self._binaries if len(self._servers) < 2 else {}
+
+    @cached_property
     def _binaries(self) -> _Binaries:
+        """Index of all Binary resources in the export's files, built at first use."""
         return _Binaries(self._found[0], self._scratch)
 
     def close(self) -> None:
@@ -253,6 +300,7 @@ _READERS: Final[dict[str, Callable[[bytes, str], Iterator[FoundDocument | Unread
 
 
 def _state(file: Path) -> tuple[int, int]:
+    """Return the size (bytes) and modification time (ns) of a file."""
     try:
         found = os.stat(file)
     except OSError as error:
@@ -261,7 +309,7 @@ def _state(file: Path) -> tuple[int, int]:
 
 
 def _read(file: Path) -> bytes:
-    """The bytes of a file, or a few more than are read; by blocks, since memory is taken for all that is asked for."""
+    """Return the bytes of a file; of one that is too large a few more than `MAX_BYTES`."""
     blocks: list[bytes] = []
     size = 0
     with open_bytes(file) as opened:
@@ -272,6 +320,7 @@ def _read(file: Path) -> bytes:
 
 
 def _tried(file: Path) -> bytes | None:
+    """Return the bytes of a file; None if it cannot be read."""
     try:
         return _read(file)
     except (OSError, CorpusError):  # it is read again, and says why
@@ -279,11 +328,12 @@ def _tried(file: Path) -> bytes | None:
 
 
 def _is_lines(file: Path) -> bool:
+    """Return whether a file has JSON lines, by its suffix."""
     return any(suffix.lower() in (".ndjson", ".jsonl") for suffix in file.suffixes[-2:])
 
 
 def _lines(file: Path) -> Iterator[tuple[int, bytes | None]]:
-    """The lines of a file by number, from 1; None for one that is too large."""
+    """Yield (line number from 1, line) of a file; the line is None if it is too large."""
     with open_bytes(file) as opened:
         held: list[bytes] = []
         size, number, block = 0, 1, b"\n"
@@ -341,6 +391,7 @@ class _Binaries(Mapping[str, Any]):
                 continue
 
     def close(self) -> None:
+        """Delete the temporary copy of the Binary resources."""
         if self._copy is not None:
             self._copy.close()
 
@@ -352,7 +403,7 @@ class _Binaries(Mapping[str, Any]):
 
 
 def _id_of_binary(line: bytes) -> str | None:
-    """The id of a resource Binary; None for a line that is none, or no JSON."""
+    """Return the id of a FHIR Binary in a line of JSON; None for any other line."""
     try:
         loaded = json.loads(line)
     except (ValueError, RecursionError):
@@ -362,6 +413,7 @@ def _id_of_binary(line: bytes) -> str | None:
 
 
 def _batch(documents: list[FoundDocument], columns: Sequence[str]) -> pa.RecordBatch:
+    """Return documents as a record batch of these columns."""
     kinds = {"text": pa.large_string()}
     values = dict(zip(FoundDocument._fields, zip(*documents, strict=True), strict=True))
     return pa.record_batch({name: pa.array(values[name], kinds.get(name, pa.string())) for name in columns})

@@ -23,7 +23,7 @@ _IS_FHIR_ID: Final = re.compile(r"[A-Za-z0-9.-]{1,64}")
 
 
 def _resource(doc_id: str, individual_id: str, text: str) -> str:
-    """Return a DocumentReference, or a DiagnosticReport where the document was one, on a line."""
+    """Return a document as one line of JSON: a DiagnosticReport if it was one, else a DocumentReference."""
     read_as, _, number = doc_id.partition("/")
     kind = read_as if read_as in _ATTACHED else "DocumentReference"
     own_id = number if kind == read_as else doc_id
@@ -57,7 +57,9 @@ _TO_ESCAPE: Final = str.maketrans(_ESCAPES)
 
 
 def _message(doc_id: str, individual_id: str, text: str) -> str:
-    """Return an MDM^T02 message: an OBX of type TX for each line. MSH-7, its time, is left empty."""
+    """Return a document as an HL7 message MDM^T02, with one OBX segment of type TX for each line. MSH-7 (its time) is
+    empty.
+    """
     number, patient = (value.translate(_TO_ESCAPE).replace("\n", " ") for value in (doc_id, individual_id))
     segments = [
         f"MSH|^~\\&|||||||MDM^T02^MDM_T02|{number}|P|2.5||||||UNICODE UTF-8",

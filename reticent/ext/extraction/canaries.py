@@ -52,7 +52,7 @@ class CanaryTokens:
 
     @property
     def width(self) -> int:
-        """Number of documents for each canary: itself and its references, R + 1."""
+        """Number of texts of each canary: the canary itself and its R references, R + 1."""
         return self.store.num_documents // max(1, len(self.arms))
 
 
@@ -114,8 +114,8 @@ def exposures(scores: np.ndarray, references: np.ndarray) -> np.ndarray:
 
 
 def one_run(scores: np.ndarray, included: np.ndarray, *, guesses: float, delta: float) -> OneRun:
-    """Return a lower bound on epsilon from one training: guess that canaries of high score were included and those of
-    low score left out, and count right guesses.
+    """Return a lower bound on epsilon from one training (one-run audit). It guesses that canaries of high score were
+    included and those of low score left out, and counts right guesses.
 
     Parameters
     ----------
@@ -168,10 +168,10 @@ def audit_canaries(
         included, excluded = own & canaries.included, own & ~canaries.included
         extracted = None
         if back is not None and arm != "context":  # canaries of that arm begin alike: no prompt is for one of them
-            extracted = _in_and_out(back.astype(float), included, excluded, 1.0, options)
+            extracted = _mean_of_sides(back.astype(float), included, excluded, 1.0, options)
         arms[arm] = CanaryArm(
             num_included=int(included.sum()),
-            exposure=_in_and_out(bits, included, excluded, None, options),
+            exposure=_mean_of_sides(bits, included, excluded, None, options),
             excess_exposure=_difference(bits[included], bits[excluded], options),
             num_best=int(np.count_nonzero(bits[included] == np.log2(canaries.width - 1))),
             one_run=one_run(standard[own], canaries.included[own], guesses=config.guesses, delta=config.delta),
@@ -180,10 +180,10 @@ def audit_canaries(
     return Canaries(num_references=canaries.width - 1, most_exposure=float(np.log2(canaries.width - 1)), arms=arms)
 
 
-def _in_and_out(
+def _mean_of_sides(
     values: np.ndarray, included: np.ndarray, excluded: np.ndarray, limit: float | None, options: Bootstrap
 ) -> InAndOut:
-    """Return the mean of a value over included and over left-out canaries, with intervals."""
+    """Return the mean of a value over included canaries, and over left-out ones, each with an interval."""
     means = (
         ratio_estimate(values[side], np.ones(int(side.sum())), unit="canaries", limit=limit, **options)
         for side in (included, excluded)

@@ -20,7 +20,7 @@ from reticent.audit.config import WHOLE_PASSAGE, ExtractionConfig
 from reticent.audit.evidence.extraction import PassageRate, Passages, PassageSettings
 from reticent.audit.evidence.json_form import extended
 from reticent.audit.evidence.leakage import Excess, Exposed, Sides, Unshared
-from reticent.audit.leakage.unshared import standardised
+from reticent.audit.leakage.unshared import standardised_weights
 from reticent.audit.scoring.generate import GREEDY, Decoding, generate, score_continuations
 from reticent.audit.stats.intervals import Bootstrap, Counts, bootstrap_of, excess_of, ratio_difference
 from reticent.engine.kernels import number_tuples
@@ -57,7 +57,8 @@ def decoding_of(config: ExtractionConfig) -> Decoding:
 
 
 def chance_of_extraction(log_p: np.ndarray, num_queries: int) -> np.ndarray:
-    """Return the probability that at least one of n samples is a given text, 1 - (1 - p)^n, from its log-probability.
+    """Return the probability 1 - (1 - p)^n that at least one of n samples is a given text, from the text's
+    log-probability.
 
     Exact to the last digits where p is tiny, where the formula as written gives 0.
 
@@ -108,8 +109,8 @@ def draw_passages(
 def users_of_passages(
     store: TokenStore, starts: np.ndarray, length: int, members: np.ndarray, units: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many member units (individuals or households) and how many others have each passage in a document, two
-    int arrays like ``starts``; all tokens but the first and the last must be equal.
+    """Count the units (individuals or households) that have each passage in a document: members, and others; two int
+    arrays like ``starts``. A passage's first and last token may differ.
 
     Parameters
     ----------
@@ -159,7 +160,7 @@ def extraction_rates(
     kept: np.ndarray | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Passages:
-    """Return the share of random passages whose suffix a causal model generates from their prefix, for members and
+    """Return the share of random passages whose suffix a causal model generates from their prefix, for members and for
     held-out individuals.
 
     Parameters
@@ -223,8 +224,8 @@ def extraction_rates(
 
 
 def exposed_by_passages(found: Passages, base: Passages, **bootstrap: Unpack[Bootstrap]) -> Exposed | None:
-    """Return the share of individuals with an extracted passage that no document across the split has and the base
-    model does not give, for members and held-out individuals.
+    """Return the share of individuals, members and held-out ones, with a passage that the model gives and the base
+    model does not. Passages that both sides have are left out.
     """
     if found.of_one_side is None or base.of_one_side is None:
         return None
@@ -240,28 +241,31 @@ def exposed_by_passages(found: Passages, base: Passages, **bootstrap: Unpack[Boo
 
 
 def _compare_sides(
-    own: _Drawn,
-    others: _Drawn,
+    members: _Drawn,
+    heldout: _Drawn,
     key: tuple[str, int],
     asked: str,
     kept: np.ndarray | None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
-    """Return one measure's extraction rates of members and held-out individuals and their difference: over all
-    passages, without passages that both have, and without near-copies.
+    """Return the extraction rates of members and held-out individuals by one measure, and their difference: over all
+    passages, over those that only one side has, and without individuals who have near-copies.
     """
-    chosen = np.concatenate([own.asked[asked], others.asked[asked]])
-    alone = chosen & ~np.concatenate([own.shared, others.shared])
-    of_members = np.arange(len(chosen)) < len(own.documents)
-    users = np.concatenate([own.users, others.users])
-    weights = standardised(users, alone & of_members, alone & ~of_members)
-    sides = own.ratio(key, asked, weights[of_members]), others.ratio(key, asked, weights[~of_members])
-    found = excess_of(own.ratio(key, asked), others.ratio(key, asked), **bootstrap)
+    chosen = np.concatenate([members.asked[asked], heldout.asked[asked]])
+    alone = chosen & ~np.concatenate([members.shared, heldout.shared])
+    of_members = np.arange(len(chosen)) < len(members.documents)
+    users = np.concatenate([members.users, heldout.users])
+    weights = standardised_weights(users, alone & of_members, alone & ~of_members)
+    sides = (
+        members.count_by_individual(key, asked, weights[of_members]),
+        heldout.count_by_individual(key, asked, weights[~of_members]),
+    )
+    found = excess_of(members.count_by_individual(key, asked), heldout.count_by_individual(key, asked), **bootstrap)
     one_side = excess_of(*sides, **bootstrap)
     without = None
     if kept is not None:
-        of_kept = others.ratio(key, asked, kept[others.codes[others.individuals]].astype(np.float64))
-        without = ratio_difference(own.ratio(key, asked), of_kept, **bootstrap)
+        of_kept = heldout.count_by_individual(key, asked, kept[heldout.codes[heldout.individuals]].astype(np.float64))
+        without = ratio_difference(members.count_by_individual(key, asked), of_kept, **bootstrap)
     return replace(
         found,
         without_copies=without,
@@ -321,7 +325,7 @@ class _Drawn:
         self.outcomes: dict[tuple[str, int], np.ndarray] = {}
 
     def score(self, model: Any, special: SpecialIds, config: ExtractionConfig, progress: Any) -> None:
-        """Run a model on the passages, and store in ``outcomes`` which of them each measure extracts."""
+        """Run a model on the passages, and store in ``outcomes`` for each measure which passages it extracts."""
         log_p = np.empty(0)
         for number, k in enumerate(config.prefix_tokens):
             done = number * len(self.ids)
@@ -341,9 +345,9 @@ class _Drawn:
             near = edit_similarity(made[:, 0], self.ids[:, longest:]) >= config.near_verbatim
             self.outcomes["near", longest] = near | self.outcomes["greedy", longest]
 
-    def ratio(self, key: tuple[str, int], asked: str, weights: np.ndarray | None = None) -> Counts:
-        """Return (extracted passages, all passages, individual code) of each individual, for one measure; passages may
-        be weighted.
+    def count_by_individual(self, key: tuple[str, int], asked: str, weights: np.ndarray | None = None) -> Counts:
+        """Count by individual, for one measure: return (extracted passages, all passages, individual codes), three
+        arrays. Passages count by their weight, if given.
         """
         wanted, num = self.asked[asked], len(self.codes)
         weighed = wanted.astype(np.float64) if weights is None else wanted * weights
@@ -352,8 +356,8 @@ class _Drawn:
         return back, all_, self.codes
 
     def rows(self, is_member: bool) -> list[list[int]]:
-        """Return [document, individual, member, extracted] of each passage not found across the split; extracted means
-        by greedy decoding after any prefix length.
+        """Return one row [document, individual, is member, is extracted] for each passage that only one side has. It is
+        extracted if greedy decoding gives it after a prefix of any length.
         """
         back = np.zeros(len(self.documents), dtype=bool)
         for (kind, _), outcome in self.outcomes.items():

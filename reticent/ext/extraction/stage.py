@@ -15,7 +15,7 @@ import numpy as np
 
 from reticent.audit.evidence.extraction import ExtractedModel, Extraction
 from reticent.audit.evidence.json_form import from_json, to_json
-from reticent.audit.membership.validity import kept_by_code, kept_without_copies
+from reticent.audit.membership.validity import index_mask_by_code, keep_without_near_copies
 from reticent.audit.scoring.endpoint import Server, is_endpoint
 from reticent.audit.stats.intervals import bootstrap_of
 from reticent.core.json_toml import read_json
@@ -37,7 +37,7 @@ EXTRACTION = "extraction"
 
 def extraction_steps(run: Run) -> Iterator[Step]:
     """Yield the build step of the extraction attacks on each base model and on the last checkpoint of each training."""
-    for measurement in _measurements(run):
+    for measurement in _attacked_models(run):
         work = partial(extraction_step_work, run, measurement)
         group = measurement.training and measurement.training.name
         yield Step.of(_artefact(run, measurement), partial(_build, run, measurement), group=group, work=work)
@@ -45,12 +45,12 @@ def extraction_steps(run: Run) -> Iterator[Step]:
 
 def extraction_inputs(run: Run) -> dict[str, str]:
     """Return artefact name -> fingerprint of the extraction results of a run."""
-    names = (_artefact_name(measurement) for measurement in _measurements(run))
+    names = (_artefact_name(measurement) for measurement in _attacked_models(run))
     return {name: run.fingerprints.of(name) for name in names}
 
 
-def _measurements(run: Run) -> list[Measurement]:
-    """Return the attacked models: each base model, and the last checkpoint of every training."""
+def _attacked_models(run: Run) -> list[Measurement]:
+    """Return the models to attack: each base model, and the last checkpoint of every training."""
     if run.job.extraction is None and run.job.canaries is None:
         return []
     asked = []
@@ -138,7 +138,7 @@ def extraction_section(run: Run) -> Extraction | None:
 
     bases: dict[str, Passages] = {}
     models = []
-    for measurement in _measurements(run):
+    for measurement in _attacked_models(run):
         seed = None if measurement.training is None else measurement.training.seed
         path = run.folder / _artefact_name(measurement) / "extraction.json"
         found = from_json(ExtractedModel, read_json(path), str(path))
@@ -171,5 +171,5 @@ def _kept_individuals(run: Run) -> np.ndarray | None:
     """
     individuals = run.individuals
     codes = np.flatnonzero(individuals.mask(MEMBERS, HELDOUT))
-    kept = kept_without_copies(codes, individuals.mask(MEMBERS)[codes], copied_individuals(run))
-    return kept_by_code(codes, kept)
+    kept = keep_without_near_copies(codes, individuals.mask(MEMBERS)[codes], copied_individuals(run))
+    return index_mask_by_code(codes, kept)

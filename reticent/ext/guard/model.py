@@ -37,7 +37,7 @@ class GuardedModel:
         PolicyError
             A streamer is given: it would show text before the check.
         """
-        num_prompt = self._num_prompt(input_ids, options)
+        num_prompt = self._num_prompt_tokens(input_ids, options)
         if self.policy != "redact" and self._setting("num_beams", options) == 1:
             criteria = _criteria_list(_Complete(self, num_prompt), options.get("stopping_criteria"))
             options["stopping_criteria"] = criteria
@@ -56,7 +56,7 @@ class GuardedModel:
         """
         from transformers import TextIteratorStreamer
 
-        self._num_prompt(input_ids, options)
+        self._num_prompt_tokens(input_ids, options)
         if len(input_ids) != 1 or any(
             self._setting(name, options) != 1 for name in ("num_beams", "num_return_sequences")
         ):
@@ -91,9 +91,9 @@ class GuardedModel:
             ended.set()
             thread.join()
 
-    def _num_prompt(self, input_ids: Any, options: dict[str, Any]) -> int:
-        """Return the number of prompt tokens at the beginning of each output; refuse a streamer, which would show
-        unchecked text.
+    def _num_prompt_tokens(self, input_ids: Any, options: dict[str, Any]) -> int:
+        """Return the number of prompt tokens at the beginning of each output. Raise `PolicyError` for a streamer, which
+        would show text unchecked.
         """
         if options.get("streamer") is not None:
             raise PolicyError("guard: a streamer would show text before it is checked; use GuardedModel.stream")
@@ -154,7 +154,7 @@ class _Complete:
         return torch.tensor([row.complete for row in self.rows], device=input_ids.device)
 
     def _read(self, row: _Row, ids: list[int]) -> None:
-        """Decode a text's new token ids, and mark it complete if they complete a verbatim match."""
+        """Decode the new token ids of a text. Mark the text complete once they complete a verbatim match."""
         row.ids += ids
         text = self.model._decode(row.ids[row.prefix :])
         if text.endswith("\ufffd"):  # half a character

@@ -112,9 +112,9 @@ class Guard:
             return text[: findings[0].start]
         shown = _redact(text, findings)
         # A tag may complete a stretch of training text that holds such tags itself.
-        return shown if self._clean(shown) else notice
+        return shown if self._is_clean(shown) else notice
 
-    def _clean(self, text: str) -> bool:
+    def _is_clean(self, text: str) -> bool:
         """Return whether a text holds no verbatim training text."""
         return pa.record_batch(self.verbatim.find(pa.array([text], pa.large_string()))).num_rows == 0
 
@@ -196,14 +196,18 @@ class GuardStream:
         return self._replace_verbatim(shown)
 
     def _end(self, found: list[Finding]) -> str:
-        """End the stream at the first finding: return the text before it, and the notice under policy "block"."""
+        """End the stream at the first finding. Return the text before it, followed by the notice if the policy is
+        "block".
+        """
         self.findings += found
         self.ended = True
         text = self._text[self._next - self._first : max(found[0].start, self._next) - self._first]
         return self._replace_verbatim(text) + (self.notice if self.policy == "block" else "")
 
     def _replace_verbatim(self, text: str) -> str:
-        """Return a text, or the notice if the text and what was shown before it make up a passage of training text."""
+        """Return the notice if a text completes a passage of training text together with what was shown before; else
+        return the text.
+        """
         if self._shown.push(text) or self._shown.open:
             self.ended = True
             return self.notice

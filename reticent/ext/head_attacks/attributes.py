@@ -84,23 +84,23 @@ def make_questions(
     return found
 
 
-def told_share(own: np.ndarray, right: np.ndarray) -> tuple[float, float]:
-    """Return the chance with which an attack picks the true value (index 0): by the highest log-probability of the true
-    label, and by the predicted labels alone; ties are guessed.
+def success_probabilities(own: np.ndarray, right: np.ndarray) -> tuple[float, float]:
+    """Return two probabilities that an attack picks the true value (index 0) of an attribute: by the highest
+    log-probability of the true label, and by the predicted labels alone. Ties are broken at random.
 
     Parameters
     ----------
     own : float array, shape (values,), log-probability of the true label
     right : bool array, shape (values,), whether the label that is given is the true one
 
-    >>> told_share(np.array([-1.0, -2.0, -1.0]), np.array([False, False, False]))
+    >>> success_probabilities(np.array([-1.0, -2.0, -1.0]), np.array([False, False, False]))
     (0.5, 0.3333333333333333)
     """
     best, same = own == own.max(), right if right.any() else np.ones(len(right), dtype=bool)
     return tuple(float(ties[0] / ties.sum()) for ties in (best, same))  # type: ignore[return-value]
 
 
-def told_attribute(
+def attack_attribute(
     questions: Sequence[Question],
     log_probs_of: Callable[[Sequence[str]], np.ndarray],
     is_member: np.ndarray,
@@ -109,7 +109,7 @@ def told_attribute(
     progress: Callable[[int], None] | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> ToldAttribute:
-    """Attack a classifier to infer one attribute of individuals; return the success rates for members and held-out
+    """Infer one attribute of individuals from a classifier; return the success rates for members and for held-out
     individuals.
 
     Parameters
@@ -121,7 +121,7 @@ def told_attribute(
     told = np.empty((2, len(questions)))
     for number, question in enumerate(questions):
         found = log_probs_of(question.texts)
-        told[:, number] = told_share(found[:, question.label], found.argmax(axis=1) == question.label)
+        told[:, number] = success_probabilities(found[:, question.label], found.argmax(axis=1) == question.label)
         if progress:
             progress(number + 1)
     codes = np.array([question.code for question in questions], dtype=np.int64)

@@ -50,7 +50,7 @@ def head_evidence(
     copied : as for `MembershipAudit`
     """
     asked = AttackedIndividuals(store, members, bootstrap, copied=copied)
-    attacks, compared = asked.attacked(head_scores(scores, shadows), head_controls(shadows))
+    attacks, compared = asked.run_attacks(head_scores(scores, shadows), head_controls(shadows))
     own = {name: one[0] for name, one in compared.items()}
     before = {name: one[1] for name, one in compared.items()}
     areas = joint_areas(own, asked.codes, asked.code_member, base=before, **bootstrap)

@@ -18,7 +18,7 @@ from reticent.ext.tagger.scores import score_names
 from reticent.ext.tagger.sets import AttackSet
 
 
-def told_names(
+def attack_names(
     model: Any,
     tokenizer: Any,
     names: AttackSet,
@@ -29,7 +29,7 @@ def told_names(
     seed: int,
     progress: Callable[[int], None] | None = None,
 ) -> ToldNames:
-    """Attack a tagger with prompts: return how often its scores tell a member's name from the held-out name of its
+    """Attack a tagger with prompts. Return how often its scores tell the member's name from the held-out name of a
     pair.
 
     ``model`` has labels of the category NAME; ``language`` is that of the prompts.
@@ -38,9 +38,9 @@ def told_names(
     scores = score_names(model, tokenizer, names.names, prompts, labels=("NAME",), device=device, progress=progress)
     found = evaluate_attack(scores, names, prompts, num_bootstrap=num_bootstrap, seed=seed).verified
     return ToldNames(
-        told=_over_individuals(found.accuracy),
-        blind=_over_individuals(_as_accuracy(found.blind_advantage)),
-        over_blind=_over_individuals(_as_accuracy(found.excess)),
+        told=_count_individuals(found.accuracy),
+        blind=_count_individuals(_as_accuracy(found.blind_advantage)),
+        over_blind=_count_individuals(_as_accuracy(found.excess)),
     )
 
 
@@ -52,6 +52,6 @@ def _as_accuracy(advantage: Estimate) -> Estimate:
     return replace(advantage, value=value, low=low, high=high)
 
 
-def _over_individuals(estimate: Estimate) -> Estimate:
-    """Return the estimate with n counted in individuals, two for each pair; value and interval stay."""
+def _count_individuals(estimate: Estimate) -> Estimate:
+    """Return an estimate over pairs with n counted in individuals, two a pair. Value and interval stay."""
     return replace(estimate, unit="individuals", n=2 * (estimate.n or 0))

@@ -127,8 +127,8 @@ class Tagger(_Head):
     kind = "AutoModelForTokenClassification"
 
     def scores(self, store: TokenStore, tags: np.ndarray) -> HeadScores:
-        """Return the attack scores (log-probability, entropy …) of the true tags, int64 (num_tokens,), averaged over
-        each document's tokens; NaN for a document without tagged tokens.
+        """Return the attack scores (log-probability, entropy …) of the true ``tags``, int64 (num_tokens,), averaged
+        over the tokens of each document. They are NaN for a document without tagged tokens.
         """
         windows = self._windows(store)
         total_4D, count_D = np.zeros((4, store.num_documents)), np.zeros(store.num_documents)

@@ -28,7 +28,7 @@ import numpy as np
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.model import ModelEvidence
 from reticent.audit.membership.names import CLASSIFIER, TAGGER
-from reticent.audit.membership.validity import judged, kept_by_code, kept_without_copies
+from reticent.audit.membership.validity import index_mask_by_code, keep_without_near_copies, with_attack_verdicts
 from reticent.audit.stats.intervals import bootstrap_of
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import CorpusError
@@ -40,8 +40,8 @@ from reticent.engine.sources.columns import SOURCE_COLUMN
 from reticent.ext.classify.documents import FILE, labelled_documents
 from reticent.ext.classify.labels import LabelledTokens
 from reticent.ext.classify.stage import FOLDERS, privacy_settings
-from reticent.ext.head_attacks.attributes import make_questions, told_attribute
-from reticent.ext.ladder.questions import add_field, drawn_individuals, fields_of_table
+from reticent.ext.head_attacks.attributes import attack_attribute, make_questions
+from reticent.ext.ladder.questions import add_field, add_fields_from_table, drawn_individuals
 from reticent.ext.tagger.sets import AttackSet, build_attack_set, names_of_corpus
 from reticent.job.artefact import Artefact, Step, Training, head_starts
 from reticent.job.auditing import resampling_settings
@@ -88,10 +88,10 @@ class Head:
     @property
     def made(self) -> str:
         """Name of the artefact with the trained head."""
-        return self._named(FOLDERS[self.section.section])
+        return self._artefact_name(FOLDERS[self.section.section])
 
-    def _named(self, kind: str) -> str:
-        """Return the artefact name of this head in the folder ``kind``."""
+    def _artefact_name(self, kind: str) -> str:
+        """Return the name of this head's artefact in the folder ``kind`` of the run."""
         if self.training is not None:
             return self.training.name.replace("models", kind, 1)
         return f"{kind}/{self.model.name}/{UNPROTECTED if self.is_control else 'base'}"
@@ -99,7 +99,7 @@ class Head:
     @property
     def name(self) -> str:
         """Name of the artefact with the results of the attacks on the head."""
-        return self._named(f"heads/{self.section.section}")
+        return self._artefact_name(f"heads/{self.section.section}")
 
     @property
     def title(self) -> str:
@@ -114,7 +114,7 @@ class Head:
 
     @property
     def measured(self) -> dict[str, Any]:
-        """The head's row in ``classification.json`` of its artefact, which must exist."""
+        """The head's row (a dict) in the results file ``classification.json`` of its artefact, which must exist."""
         rows = read_json(self.run.folder / self.made / FILE)["results"]
         return max((row for row in rows if row["recipe"] == self.start), key=lambda row: int(row["epoch"]))
 
@@ -203,7 +203,7 @@ class ShadowHead:
     @property
     def name(self) -> str:
         """Name of the shadow head's artefact."""
-        return f"{self.head._named(f'head-shadows/{self.head.section.section}')}/{self.number:02d}"
+        return f"{self.head._artefact_name(f'head-shadows/{self.head.section.section}')}/{self.number:02d}"
 
     @property
     def drawn(self) -> Shadow:
@@ -232,8 +232,8 @@ class ShadowHead:
 
     @contextmanager
     def _epoch_stores(self, place: Path) -> Iterator[Callable[[int], TokenStore] | None]:
-        """Context manager: a function from epoch to the token store that the shadow head is trained on; None if texts
-        stay as they are.
+        """Context manager that yields a function: epoch -> token store to train the shadow head on, whose text is
+        rewritten. It yields None if the text stays as it is.
         """
         head, drawn = self.head, self.drawn
         if head.config.text == "keep":
@@ -333,7 +333,7 @@ def read_heads(run: Run) -> list[ModelEvidence]:
             measured = with_digests(measured, read_manifest(run.folder / head.made), head.place)
             measured = replace(measured, guarantee=head.measured["training"].get("guarantee"))
         found.append(measured)
-    return judged(found)
+    return with_attack_verdicts(found)
 
 
 def _build(head: Head, folder: Path, counts: dict[str, Any]) -> None:
@@ -374,8 +374,8 @@ def _build(head: Head, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def _labels_of_documents(documents: LabelledTokens | TaggedTokens) -> tuple[np.ndarray, np.ndarray]:
-    """Return (document number of each label, labels), int64: one label a document for a classifier, one an identifier
-    for a tagger.
+    """Return (documents, labels), two int64 arrays of one length. A classifier has one label for each document, a
+    tagger one for each identifier.
     """
     if isinstance(documents, LabelledTokens):
         return np.arange(len(documents.classes)), documents.classes
@@ -389,24 +389,24 @@ def _labels_of_documents(documents: LabelledTokens | TaggedTokens) -> tuple[np.n
 
 def _attack_names(head: Head, tagger: Any) -> ToldNames | None:
     """Run the name attack on a tagger; return its result, or None if too few individuals have a name of their own."""
-    from reticent.ext.head_attacks.names import told_names
+    from reticent.ext.head_attacks.names import attack_names
 
     run = head.run
     try:
-        names = run.memoize("names of the tagger attack", b"", partial(_attack_set, run))
+        names = run.memoize("names of the tagger attack", b"", partial(_pair_names, run))
     except CorpusError as error:
         run.progress.warn_once(f"audit.heads: names are not asked of taggers: {error}")
         return None
     audit, config = run.job.audit, _config(run)
     with run.progress.task(f"ask the {head.title} for names", None, "texts") as advance:
-        return told_names(
+        return attack_names(
             tagger.model, tagger.tokenizer, names, language=config.language, device=head.config.device,
             num_bootstrap=audit.num_bootstrap, seed=run.job.seed, progress=advance,
         )  # fmt: skip
 
 
-def _attack_set(run: Run) -> AttackSet:
-    """Return pairs of a member's and a held-out individual's name from the run's detected spans."""
+def _pair_names(run: Run) -> AttackSet:
+    """Return pairs of a member's and a held-out individual's name, taken from the run's detected spans."""
     detected = SpanReader(run.folder / "spans")
     training, candidates = names_of_corpus(run.corpus, run.individuals, seed=run.job.seed, detected=detected)
     return build_attack_set(training, candidates, fewer=True, seed=run.job.seed, unit="pairs of individuals")
@@ -423,9 +423,9 @@ def _attack_attributes(head: Head, classifier: Any, documents: LabelledTokens) -
     if not config.attributes:
         return {}
     is_member, codes = run.individuals.mask(MEMBERS), np.arange(len(run.individuals.units))
-    kept = kept_by_code(codes, kept_without_copies(codes, is_member, copied_individuals(run)))
+    kept = index_mask_by_code(codes, keep_without_near_copies(codes, is_member, copied_individuals(run)))
     bootstrap = bootstrap_of(run.job.audit.num_bootstrap, run.job.seed, run.individuals.units)
-    values, texts = _known_values(run, documents)
+    values, texts = _attributes_and_texts(run, documents)
     found = {}
     for attribute in config.attributes:
         questions = make_questions(
@@ -435,17 +435,17 @@ def _attack_attributes(head: Head, classifier: Any, documents: LabelledTokens) -
             run.progress.warn_once(f"audit.heads: {attribute} has no two values on each side; it is not asked")
             continue
         with run.progress.task(f"ask the {head.title} for {attribute}", len(questions), "values") as advance:
-            found[attribute] = told_attribute(
+            found[attribute] = attack_attribute(
                 questions, classifier.log_probs_of, is_member, kept=kept, progress=advance, **bootstrap
             )
     return found
 
 
-def _known_values(
+def _attributes_and_texts(
     run: Run, documents: LabelledTokens
 ) -> tuple[dict[str, dict[int, list[str]]], dict[int, list[tuple[str, int]]]]:
-    """Return attribute -> individual code -> values, and individual code -> (text, label) pairs, for a random sample of
-    individuals.
+    """Draw individuals at random; return two dicts. The first is attribute -> individual code -> the values in the
+    record, the second individual code -> list of (text, class label) of the documents.
     """
     config, store = _config(run), documents.store
     drawn = drawn_individuals(run.individuals, config.num_individuals, run.job.seed, None)
@@ -453,7 +453,7 @@ def _known_values(
     row_of[drawn] = np.arange(len(drawn))
     fields: list[dict[str, list[str]]] = [{} for _ in drawn]
     if config.records is not None:
-        fields_of_table(config.records, run.job.corpus.ids, run.individuals, row_of, config.attributes, fields)
+        add_fields_from_table(config.records, run.job.corpus.ids, run.individuals, row_of, config.attributes, fields)
     own = () if config.records is not None else config.attributes
     label_of = dict(zip(store.doc_ids.to_pylist(), documents.classes.tolist(), strict=True))
     texts: dict[int, list[tuple[str, int]]] = {}
@@ -480,7 +480,7 @@ def check_heads(run: Run) -> None:
     config = _config(run)
     if config.records is not None:
         nobody = np.full(len(run.individuals.units), -1)
-        fields_of_table(config.records, run.job.corpus.ids, run.individuals, nobody, config.attributes, [])
+        add_fields_from_table(config.records, run.job.corpus.ids, run.individuals, nobody, config.attributes, [])
     elif config.attributes:
         columns = ("individual_id", *(f"{SOURCE_COLUMN}{name}" for name in config.attributes))
         next(iter(run.unplanted.batches(columns=columns)), None)

@@ -82,7 +82,7 @@ def read_association_templates(language: str, path: Path = TEMPLATES) -> list[st
     return texts
 
 
-def draw_pairs(
+def draw_name_term_pairs(
     store: TokenStore,
     words: Words,
     surfaces: np.ndarray,
@@ -94,8 +94,8 @@ def draw_pairs(
     *,
     seed: int,
 ) -> Pairs:
-    """Draw random terms from the documents of each individual, each with the individual's name and decoy names of other
-    members (or of other held-out individuals, if the individual is one).
+    """Draw random terms from the documents of each individual. Each is paired with the individual's name and with decoy
+    names of others on the same side (members or held-out).
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def draw_pairs(
     is_member : bool array, shape (number of individual codes,)
     """
     random = generator(seed, 22)
-    name_of = _choose_names(runs, is_name, len(is_member))
+    name_of = _choose_name_runs(runs, is_name, len(is_member))
     num_individuals = len(np.unique(words.individuals))
     low, high = (share * num_individuals for share in config.term_support)
     # Distinct (word, individual) pairs, and the number of individuals of each word.
@@ -158,9 +158,9 @@ def _lettered(store: TokenStore, words: Words, tokenizer: PreTrainedTokenizerFas
     return np.array([len(text) >= MIN_LETTERS and text.isalpha() for text in texts], dtype=bool)[numbers]
 
 
-def _choose_names(runs: Runs, is_name: np.ndarray, num_codes: int) -> np.ndarray:
-    """Return for each individual the index in ``runs`` (identifier occurrences) of the name to use, -1 for none; rare,
-    full names first.
+def _choose_name_runs(runs: Runs, is_name: np.ndarray, num_codes: int) -> np.ndarray:
+    """Return for each individual the index in ``runs`` (identifier occurrences) of the name to use, -1 for none. Rare,
+    full names are preferred.
     """
     name_of = np.full(num_codes, -1, dtype=np.int64)
     chosen = np.flatnonzero(is_name & (runs.surfaces >= 0))

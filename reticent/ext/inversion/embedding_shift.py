@@ -59,8 +59,8 @@ def embedding_shift(
     tokenizer: PreTrainedTokenizerFast,
     **bootstrap: Unpack[Bootstrap],
 ) -> EmbeddingShift:
-    """Return the AUROC by which training moved the embeddings of tokens that occur only in identifiers farther than
-    those of unused tokens, for input and output embeddings.
+    """Measure how much farther training moved the embeddings of tokens that occur only in identifiers than those of
+    unused tokens. Return the AUROC, for input and for output embeddings.
 
     Intervals resample the used rows of the vocabulary; the unused ones are fixed. With tied weights both are the same
     matrix. Rows of a kind without an unused token are left out.

@@ -165,7 +165,7 @@ def draw_targets(
     keys = random.random(len(spots))
     order = np.lexsort((keys, runs.individuals[spots]))
     spots, window = spots[order], window[order]
-    place = _rank_within(runs.individuals[spots])
+    place = _rank_within_individual(runs.individuals[spots])
     tried = place < TRIED * per_individual
     spots, window = spots[tried], window[tried]
     candidates = np.full((len(spots), num_decoys), -1, dtype=np.int64)
@@ -184,7 +184,7 @@ def draw_targets(
         if len(pool) > MAX_POOL:
             pool = np.sort(random.choice(pool, MAX_POOL, replace=False))
         allowed = np.abs(bands[spots[mine], None] - bands[pool]) <= 1
-        allowed &= ~np.isin(runs.individuals[spots[mine], None] * _code_base(runs) + runs.surfaces[pool], own)
+        allowed &= ~np.isin(runs.individuals[spots[mine], None] * _surface_base(runs) + runs.surfaces[pool], own)
         allowed &= ~_in_window(store, windows, window[mine], runs, pool)
         lots = np.where(allowed, random.random(allowed.shape), np.inf)
         best = np.argsort(lots, axis=1, kind="stable")[:, :num_decoys]
@@ -192,7 +192,7 @@ def draw_targets(
         candidates[mine[enough]] = runs.starts[pool[best[enough]]]
     matched = (candidates >= 0).all(axis=1)
     kept = np.flatnonzero(matched)
-    kept = kept[_rank_within(runs.individuals[spots[kept]]) < per_individual]
+    kept = kept[_rank_within_individual(runs.individuals[spots[kept]]) < per_individual]
     chosen = spots[kept]
     return Targets(
         window[kept],
@@ -206,8 +206,8 @@ def draw_targets(
 
 
 def _find_eligible(windows: Windows, runs: Runs, needs_more: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the identifier occurrences that can be targets, and the window of each: whole in the window, the first of
-    their tokens there, without unknown tokens.
+    """Return the indices of the identifier occurrences that can be targets, and the window of each. A target lies whole
+    in its window, is the first of its tokens there, and has no unknown token.
     """
     if len(runs) == 0 or len(windows) == 0:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
@@ -220,29 +220,31 @@ def _find_eligible(windows: Windows, runs: Runs, needs_more: bool) -> tuple[np.n
     return spots, window[spots]
 
 
-def _rank_within(sorted_individuals: np.ndarray) -> np.ndarray:
-    """Return the rank of each entry among those of its individual, from 0; entries of an individual are adjacent."""
+def _rank_within_individual(sorted_individuals: np.ndarray) -> np.ndarray:
+    """Number the entries of each individual from 0. ``sorted_individuals`` has the individual of each entry; those of
+    one are adjacent.
+    """
     bounds = np.flatnonzero(np.diff(sorted_individuals, prepend=-1, append=-1))
     return document_ranks(np.zeros(len(sorted_individuals)), bounds)
 
 
 def _frequency_bands(runs: Runs, sides: np.ndarray) -> np.ndarray:
-    """Return the frequency band of each occurrence, int64 (R,): the number of bits of its token sequence's count among
-    occurrences of the same side (members or held-out).
+    """Return the frequency band of each occurrence, int64 (R,): the bit length of the number of occurrences of the same
+    tokens on the same side (members or held-out).
     """
     code = runs.tuples * (int(sides.max(initial=0)) + 1) + sides
     _, sequence, counts = np.unique(code, return_inverse=True, return_counts=True)
     return np.frexp(counts)[1][sequence.reshape(-1)] if len(runs) else np.empty(0, dtype=np.int64)
 
 
-def _code_base(runs: Runs) -> int:
-    """Return a number above all surface codes, so that individual · number + surface is unique."""
+def _surface_base(runs: Runs) -> int:
+    """Return a number ``base`` above all surface codes, so that individual · base + surface code is unique."""
     return int(runs.surfaces.max(initial=0)) + 2
 
 
 def _owned_surfaces(runs: Runs, owners: np.ndarray) -> np.ndarray:
     """Return the distinct (individual, surface form) pairs as sorted integer codes."""
-    return np.unique(owners * _code_base(runs) + runs.surfaces)
+    return np.unique(owners * _surface_base(runs) + runs.surfaces)
 
 
 def _in_window(store: TokenStore, windows: Windows, window: np.ndarray, runs: Runs, pool: np.ndarray) -> np.ndarray:

@@ -42,7 +42,15 @@ from reticent.trainer.windows import Batch, Windows
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["DRAWS", "InversionConfig", "in_place", "inversion", "ranks_of", "score_candidates", "score_in_place"]
+__all__ = [
+    "DRAWS",
+    "InversionConfig",
+    "in_place",
+    "inversion",
+    "rank_first_scores",
+    "score_candidates",
+    "score_in_place",
+]
 
 #: Groups of the words that are scored: in no identifier, in one.
 ORDINARY, FLAGGED = 0, 1
@@ -65,8 +73,8 @@ def score_candidates(
     batch_size: int = 64,
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """Return the log-probability that a model gives the words around each candidate (true identifier and decoys) once
-    it is inserted; float64 (I, C, 2), ordinary words and words of identifiers.
+    """Insert each candidate (the true identifier and its decoys) into the text; return the model's log-probability of
+    the words around it. It is float64 (I, C, 2): ordinary words, and words of identifiers.
 
     Parameters
     ----------
@@ -187,8 +195,8 @@ def _batches(windows: Windows, targets: Targets, size: int, *, causal: bool) -> 
 def _scoring_rows(
     windows: Windows, targets: Targets, chosen: np.ndarray, *, causal: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the windows of targets with each candidate inserted, (B, C, T), and groups of the tokens to score (-1:
-    none), attention and store positions, each (B, T).
+    """Return the windows of the chosen targets with each candidate inserted, (B, C, T); then three arrays (B, T): the
+    group of each token to score (-1: none), the attention, and the token's position in the store.
     """
     ids, within, batch, positions = _insert_candidates(windows, targets, chosen)
     asked = batch.is_text & (within < 0)
@@ -201,8 +209,8 @@ def _scoring_rows(
 def _insert_candidates(
     windows: Windows, targets: Targets, chosen: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, Batch, np.ndarray]:
-    """Return the windows of targets with each candidate in place of the identifier, (B, C, T), each token's index in
-    the identifier (B, T; -1 outside), the batch, and store positions (B, T).
+    """Put each candidate in place of the identifier in the windows of targets. Return the ids (B, C, T), each token's
+    index in the identifier (B, T; -1 outside), the batch, and the positions in the store (B, T).
     """
     store = windows.store
     batch = windows.gather(targets.windows[chosen])
@@ -239,9 +247,7 @@ def _clip_positions(store: Any, places: np.ndarray) -> np.ndarray:
 
 
 def _non_overlapping(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return which of the marked beginnings do not overlap an earlier one in their row, bool: "1 1" occurs once in "1 1
-    1".
-    """
+    """Mark the beginnings that do not overlap an earlier one in their row, bool: "1 1" begins once in "1 1 1"."""
     columns = np.arange(begins.shape[1])
     latest = np.maximum.accumulate(np.where(begins, columns, -1), axis=1)
     before = np.concatenate([np.full((len(begins), 1), -1), latest[:, :-1]], axis=1)
@@ -251,14 +257,13 @@ def _non_overlapping(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 # ------------------------------------------------------------------------------------------------------- what it says
 
 
-def ranks_of(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rank of the first score among each row's scores, and its share of rank 1 (ties share equally); both
-    float64 (I,).
+def rank_first_scores(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rank of the first score in each row, 1 for the highest, and its share of rank 1; both float64 (I,).
 
     Ties share: the rank is the mean rank of those tied with it, and all that hold the first place have equal parts of
     it.
 
-    >>> ranks_of(np.array([[2.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 2.0]]))
+    >>> rank_first_scores(np.array([[2.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 2.0]]))
     (array([1. , 1.5, 2. , 3. ]), array([1.        , 0.5       , 0.33333333, 0.        ]))
     """
     scores = np.round(scores, DIGITS)
@@ -275,8 +280,8 @@ def inversion(
     kept: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> InvertedKind:
-    """Return how well a model picks the true identifier among decoys from the words around it (top-1 rate, mean
-    reciprocal rank, bits), for members and held-out individuals.
+    """Measure how well a model picks true identifiers among decoys from the words around them, for members and held-out
+    individuals: top-1 rate, mean reciprocal rank and bits.
 
     bits = log2(m + 1) - log2(rank).
 
@@ -293,7 +298,7 @@ def inversion(
 
     def ranked(score: np.ndarray) -> RankedCandidates:
         """Return top-1 rate, mean reciprocal rank and bits of the true identifier by these scores, (I, C)."""
-        rank, first = ranks_of(score)
+        rank, first = rank_first_scores(score)
         bits = np.log2(num_candidates / rank)
         return RankedCandidates(top1=rate(first, limit=1.0), mrr=rate(1 / rank, limit=1.0), bits=rate(bits, limit=None))
 
@@ -310,7 +315,9 @@ def inversion(
         ),
         all=ranked(scores.sum(axis=2)),
         ordinary=ranked(scores[:, :, ORDINARY]),
-        own=None if base_sums is None else RankedCandidates(top1=rate(ranks_of(sums.sum(axis=2))[1], limit=1.0)),
+        own=None
+        if base_sums is None
+        else RankedCandidates(top1=rate(rank_first_scores(sums.sum(axis=2))[1], limit=1.0)),
     )
 
 
@@ -322,8 +329,8 @@ def in_place(
     kept: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> InPlace:
-    """Return how well a model ranks true identifiers among decoys at their own positions, and the share extracted by
-    given numbers of samples, for members and held-out individuals.
+    """Measure how well a model ranks true identifiers among decoys at their own positions, for members and held-out
+    individuals, and the share extracted by given numbers of samples.
 
     The bits are the exposure of an identifier [@carlini2019] among its decoys. With q the model's probability of the
     identifier, n draws contain it with probability 1 - (1 - q)^n: it is extracted where that is at least 0.5, as
@@ -334,13 +341,13 @@ def in_place(
     sums, base_sums : shape (I, C), of `score_in_place`; the rest as for `inversion`
     """
     rate = partial(two_sides, individuals=targets.individuals, is_member=is_member, kept=kept, **bootstrap)
-    rank, first = ranks_of(sums if base_sums is None else sums - base_sums)
+    rank, first = rank_first_scores(sums if base_sums is None else sums - base_sums)
     missed = np.log1p(-np.minimum(np.exp(sums[:, 0]), 1 - 1e-12))  # log of the probability that a draw is another
     return InPlace(
         ranked=RankedCandidates(
             top1=rate(first, limit=1.0), bits=rate(np.log2(targets.candidates.shape[1] / rank), limit=None)
         ),
-        own=None if base_sums is None else RankedCandidates(top1=rate(ranks_of(sums)[1], limit=1.0)),
+        own=None if base_sums is None else RankedCandidates(top1=rate(rank_first_scores(sums)[1], limit=1.0)),
         extracted={
             str(num): rate((-np.expm1(num * missed) >= EXTRACTED).astype(np.float64), limit=1.0) for num in DRAWS
         },

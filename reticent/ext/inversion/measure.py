@@ -18,7 +18,13 @@ from reticent.audit.stats.intervals import Bootstrap
 from reticent.core.device import pick_device
 from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore
-from reticent.ext.inversion.association import Pairs, association, draw_pairs, pair_rates, read_association_templates
+from reticent.ext.inversion.association import (
+    Pairs,
+    association,
+    draw_name_term_pairs,
+    pair_rates,
+    read_association_templates,
+)
 from reticent.ext.inversion.embedding_shift import embedding_shift
 from reticent.ext.inversion.identifiers import Runs, Targets, draw_targets, runs_of
 from reticent.ext.inversion.inversion import InversionConfig, in_place, inversion, score_candidates, score_in_place
@@ -113,7 +119,7 @@ class InversionAudit:
             return None
         runs = self.runs["direct"]
         is_name = runs.categories == self.names.index("NAME")
-        return draw_pairs(
+        return draw_name_term_pairs(
             self.store,
             self.words,
             self.surfaces,

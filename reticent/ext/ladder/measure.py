@@ -65,8 +65,8 @@ def score_ladder(
     ends: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> Scores:
-    """Return a model's log-probabilities of each diagnosis after each individual's cues, by rung (amount known to the
-    attacker), and for a causal model which text endings it completes.
+    """Return a model's log-probability of each diagnosis after each individual's cues, by rung (how much the attacker
+    knows). For a causal model, return also which text endings it completes.
 
     Cost: for each individual and rung that adds to the cue a forward pass over the cue, which all diagnoses share, and
     each diagnosis; with ``ends`` of a causal model two more, over the ends of a fragment and a template.
@@ -130,8 +130,8 @@ def _name_log_probs(
 def _completed_ends(
     model: Any, backend: _rust.LibraryTokenizer, special: SpecialIds, questions: Questions, texts: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return whether a causal model completes each text's second half verbatim after a cue and its first half, and
-    whether this was tested; two bool arrays (N, R).
+    """Return two bool arrays (N, R): whether a causal model, after a cue and the first half of a text, writes the
+    second half verbatim; and whether this was tested.
     """
     came, asked = (np.zeros((len(texts), len(RUNGS)), dtype=bool) for _ in range(2))
     prompts: dict[int, list[tuple[int, int, list[int]]]] = {}
@@ -160,8 +160,8 @@ def _completed_ends(
 
 
 def _auc_with_influence(scores: np.ndarray, has: np.ndarray, lacks: np.ndarray) -> tuple[float, np.ndarray]:
-    """Return the AUC of the scores of ``has`` over those of ``lacks``, and each individual's influence on it, float64
-    (N,).
+    """Return the AUC of the scores where ``has`` over those where ``lacks`` (bool arrays), and the influence of each
+    individual on it, float64 (N,).
     """
     own, other, influence = scores[has], scores[lacks], np.zeros(len(scores))
     wins = [
@@ -183,7 +183,7 @@ def margins(log_probs: np.ndarray) -> np.ndarray:
     return np.round(log_probs - rest, DIGITS)
 
 
-def told_of_members(
+def diagnosis_auc_excess(
     questions: Questions,
     scores: np.ndarray,
     base: np.ndarray | None,
@@ -191,8 +191,9 @@ def told_of_members(
     lacks: np.ndarray,
     chosen: np.ndarray,
 ) -> tuple[Estimate, int, int]:
-    """Return by how much better a model's scores tell who has a diagnosis among members than among held-out individuals
-    (AUC difference, less the base model's, mean over diagnoses), the number of diagnoses, and the smallest group.
+    """Return how much better a model's scores tell who has a diagnosis among members than among held-out individuals,
+    as mean AUC difference less that of the base model. Then the number of diagnoses, and of individuals in the smallest
+    group.
 
     Parameters
     ----------
@@ -278,8 +279,8 @@ def ladder(
     households: np.ndarray | None = None,
     num_bootstrap: int = 1000,
 ) -> Ladder:
-    """Return how well a model reveals diagnoses of members beyond the base model, at each rung (amount that the
-    attacker knows), with placebo and cue-only baselines.
+    """Measure how well a model reveals members' diagnoses beyond the base model, at each rung (how much the attacker
+    knows). Placebo and cue-only baselines stand beside.
 
     Parameters
     ----------
@@ -298,12 +299,12 @@ def ladder(
                 continue  # nothing is known there that is not on the rung below
             mine = margins(scores["diagnoses"][:, rung])
             before = margins(base["diagnoses"][:, rung]) if base else None
-            told, num, fewest = told_of_members(questions, mine, before, has, lacks, chosen)
-            placebo, num_placebo, _ = told_of_members(questions, mine, before, alone, lacks, chosen)
-            by_cue = told_of_members(questions, cues[:, rung], None, has, lacks, chosen)[0]
+            told, num, fewest = diagnosis_auc_excess(questions, mine, before, has, lacks, chosen)
+            placebo, num_placebo, _ = diagnosis_auc_excess(questions, mine, before, alone, lacks, chosen)
+            by_cue = diagnosis_auc_excess(questions, cues[:, rung], None, has, lacks, chosen)[0]
             shadows = None
             if out is not None and num:
-                shadows = told_of_members(questions, margins(out[:, rung]), None, has, lacks, chosen)[0]
+                shadows = diagnosis_auc_excess(questions, margins(out[:, rung]), None, has, lacks, chosen)[0]
             if len(chosen):
                 own[name] = ToldDiagnoses(
                     told=told, placebo=placebo if num_placebo else None, cue_only=by_cue if num else None,
@@ -313,15 +314,15 @@ def ladder(
     draws: Bootstrap = {"num_bootstrap": num_bootstrap, "seed": seed, "units": households}
     ends = [_completion_rates(questions, scores, base, kind, **draws) for kind in ("fragments", "templates")]
     num = sum(bool(cell.num_diagnoses) for own in cells for cell in own.values()) + len(ends[0])
-    sensitive, other = ({name: _simultaneous_cell(cell, num) for name, cell in own.items()} for own in cells)
+    sensitive, other = ({name: _widen_intervals(cell, num) for name, cell in own.items()} for own in cells)
     rates, common = (
         {name: replace(sides, excess=simultaneous(sides.excess, num)) for name, sides in own.items()} for own in ends
     )
     return Ladder(less_base=base is not None, sensitive=sensitive, other=other, verbatim=rates, templates=common)
 
 
-def _simultaneous_cell(cell: ToldDiagnoses, num: int) -> ToldDiagnoses:
-    """Return the estimates of one rung with intervals widened to hold for ``num`` rungs at once."""
+def _widen_intervals(cell: ToldDiagnoses, num: int) -> ToldDiagnoses:
+    """Return the estimates of one rung with wider intervals, which hold for ``num`` rungs at once."""
     placebo, cue, out = (one and simultaneous(one, num) for one in (cell.placebo, cell.cue_only, cell.out_shadows))
     return replace(cell, told=simultaneous(cell.told, num), placebo=placebo, cue_only=cue, out_shadows=out)
 
@@ -329,8 +330,8 @@ def _simultaneous_cell(cell: ToldDiagnoses, num: int) -> ToldDiagnoses:
 def _completion_rates(
     questions: Questions, scores: Scores, base: Scores | None, kind: str, **draws: Unpack[Bootstrap]
 ) -> dict[str, Excess]:
-    """Return rung -> share of individuals with a text that the model completes verbatim and the base model does not,
-    for members and held-out individuals.
+    """Return rung -> share of individuals, members and held-out ones, with a text that the model completes verbatim and
+    the base model does not.
     """
     found = {}
     for rung, name in enumerate(RUNGS if kind in scores else ()):

@@ -21,7 +21,7 @@ import pyarrow as pa
 from reticent.core.errors import PolicyError
 from reticent.core.json_toml import read_toml
 from reticent.engine.detect.records import read_record_table
-from reticent.engine.identity import as_read
+from reticent.engine.identity import normalise_listed_ids
 from reticent.engine.randomness import generator
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.sources.columns import SOURCE_COLUMN
@@ -100,8 +100,8 @@ def read_terms(path: Path | str) -> tuple[Diagnosis, ...]:
 
 def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesConfig, *, k: int, ids: str, seed: int,
         left_out: np.ndarray | None = None) -> Questions:  # fmt: skip
-    """Return the clinical ladder's questions on up to ``config.num_individuals`` members and as many held-out
-    individuals: their diagnoses, and what an attacker knows at each rung.
+    """Make the clinical ladder's questions on up to ``config.num_individuals`` members and as many held-out
+    individuals. They hold each one's diagnoses and what an attacker knows at each rung.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesCo
     known: list[Fields] = [{} for _ in chosen]
     texts: list[list[str]] = [[] for _ in chosen]
     if config.records is not None:
-        fields_of_table(config.records, ids, individuals, row_of, columns, known)
+        add_fields_from_table(config.records, ids, individuals, row_of, columns, known)
     own = [] if config.records is not None else columns
     wanted = ("individual_id", "text", *(f"{SOURCE_COLUMN}{name}" for name in own))
     for batch in corpus.batches(columns=wanted):
@@ -135,7 +135,7 @@ def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesCo
     if not written.any():
         raise PolicyError(f"audit.diagnoses: none of {len(diagnoses)} diagnoses stands in any text")
     hidden = _any_name_pattern(name for each in diagnoses for name in (each.name, *each.synonyms, *each.drugs))
-    sentences = [_sentences(own, hidden) for own in texts]
+    sentences = [_distinct_sentences(own, hidden) for own in texts]
     support = Counter(sentence for own in sentences for sentence in {_normalise(each) for each in own})
     rare = [[each for each in own if support[_normalise(each)] < k] for own in sentences]
     common = [[each for each in own if support[_normalise(each)] >= TEMPLATE_SUPPORT] for own in sentences]
@@ -171,17 +171,17 @@ def drawn_individuals(individuals: Individuals, most: int, seed: int, left_out: 
     return np.sort(np.concatenate(parts))
 
 
-def fields_of_table(
+def add_fields_from_table(
     records: str, ids: str, individuals: Individuals, row_of: np.ndarray, columns: Sequence[str], known: list[Fields]
 ) -> None:
-    """Read a table of records, and add its values to the fields in ``known`` of the individuals whose code ``row_of``
-    maps to an index (-1: not tested).
+    """Read a table of records, and add the values of ``columns`` to ``known``, the fields of each tested individual.
+    ``row_of`` maps an individual's code to the index in ``known`` (-1: not tested).
     """
     path = Path(records)
     table, _ = read_record_table(path, ["individual_id", *columns])
     names = individuals.table.column("individual_id").combine_chunks().cast(pa.string())
     given = table.column("individual_id").combine_chunks().cast(pa.string())
-    given = as_read(given, names, ids, str(path), lambda row: f"row {row + 1}")  # type: ignore[arg-type]
+    given = normalise_listed_ids(given, names, ids, str(path), lambda row: f"row {row + 1}")  # type: ignore[arg-type]
     code_of = {name: code for code, name in enumerate(names.to_pylist())}
     for row, name in enumerate(given.to_pylist()):
         code = code_of.get(name, -1)
@@ -240,14 +240,14 @@ def _describe_fields(fields: Fields, columns: Sequence[str], hidden: re.Pattern[
 
 
 def _safe_sentences(text: str, hidden: re.Pattern[str]) -> list[str]:
-    """Return the sentences of a text that do not match ``hidden`` (names of diagnoses and drugs)."""
+    """Return the sentences of a text that name no diagnosis or drug (do not match ``hidden``)."""
     parts = (part.strip() for part in re.split(r"(?<=[.!?])\s+|\n+", text))
     return [part for part in parts if part and not hidden.search(part)]
 
 
-def _sentences(texts: Sequence[str], hidden: re.Pattern[str]) -> list[str]:
-    """Return the distinct sentences of an individual's texts that are long enough for a fragment, cut to its most
-    words, without those that match ``hidden``.
+def _distinct_sentences(texts: Sequence[str], hidden: re.Pattern[str]) -> list[str]:
+    """Return the distinct sentences of an individual's texts that are long enough and do not match ``hidden``, each cut
+    to the most words of a fragment.
     """
     least, most = FRAGMENT_WORDS
     own = (" ".join(part.split()[:most]) for text in texts for part in _safe_sentences(text, hidden))
@@ -263,8 +263,8 @@ def _beginning(texts: Sequence[str], hidden: re.Pattern[str]) -> str:
 
 
 def _last_unseen_sentence(sentences: Sequence[str], beginning: str) -> str:
-    """Return the last sentence whose first words are not in ``beginning``, so that it cannot be copied from there; ""
-    if none.
+    """Return the last sentence whose first words do not occur in ``beginning``, from where they could be copied; "" if
+    there is none.
     """
     known = f" {beginning} "
     starts = ((sentence, " ".join(sentence.split()[: FRAGMENT_WORDS[0]])) for sentence in reversed(sentences))

@@ -29,6 +29,10 @@ def print_learned(report: Mapping[str, Any], as_json: bool) -> None:
             name, f"{found['recall']['words']:,}", *(_format_rate(found[side]) for side in ("recall", "precision"))
         )
     console.print(table)
+    console.print(
+        "All and running text: found as an identifier of any category. Other rows: found as this category.",
+        soft_wrap=True,
+    )
     if report["missed"]:
         console.print("Missed most (X capital, x small letter, 9 digit, + more of the same):")
         for form in report["missed"]:

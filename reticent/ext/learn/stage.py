@@ -143,6 +143,9 @@ def _run_teacher(run: Run, config: LearnConfig, folder: Path, counts: dict[str, 
         if table := run.job.detect.of(name):
             options.setdefault(name, dict(table))
     names = [config.teacher]
+    if config.teacher not in (*PRESETS, *DETECTORS):
+        known = f"{', '.join(PRESETS)} or a detector: {', '.join(DETECTORS)}"
+        raise PolicyError(f"detect.learned.teacher: unknown {config.teacher!r}; expected {known}")
     if config.teacher in PRESETS:
         try:
             names, options = expand_preset(config.teacher, options)
@@ -165,8 +168,8 @@ def _run_teacher(run: Run, config: LearnConfig, folder: Path, counts: dict[str, 
 def _teacher_lessons(
     run: Run, config: LearnConfig, marked: pa.ChunkedArray, detectors: Sequence[Any], common: Any
 ) -> tuple[pa.Table, pa.Table]:
-    """Return the drawn documents as training examples (`LESSONS`), once for each source of labels, and the spans of the
-    other detectors in them; documents that people annotated are left out.
+    """Return the drawn documents as training examples (`LESSONS`), once for each source of labels, and the spans that
+    the other detectors find in them. Documents that people annotated are left out.
     """
     folder = run.folder / TEACHER
     rows = pq.read_table(folder / "documents.parquet").column("document").to_numpy()
@@ -223,8 +226,8 @@ def _lessons_table(documents: pa.Table, marks: Sequence[Sequence[Mapping[str, An
 
 
 def _certain_lessons(documents: pa.Table, found: pa.Table, weight: float) -> pa.Table:
-    """Return documents as training examples (`LESSONS`) whose labels are only the certain finds (of records and strict
-    formats); other finds and capitalised words are unknown.
+    """Return documents as training examples (`LESSONS`) with the certain finds (records, strict formats) as labels.
+    Other finds and capitalised words count as unknown.
     """
     marks: list[list[dict[str, Any]]] = [[] for _ in range(documents.num_rows)]
     for span in found.to_pylist():
@@ -262,6 +265,10 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
                 "does not say whether they were reviewed: they teach nothing"
             )
         kept = np.flatnonzero((rows >= 0) & is_read)
+        if not len(kept):
+            raise CorpusError(
+                f"{path}: no document was reviewed: change the marks of some, or review them in annotate.html"
+            )
         kept = kept[np.argsort(rows[kept])]
         documents = _read_documents(run.documents, rows[kept])
         lengths = pc.utf8_length(documents.column("text")).to_pylist()
@@ -303,8 +310,8 @@ def _rows_of(run: Run, digests: Sequence[str]) -> np.ndarray:
 
 
 def _with_owners(run: Run, path: Path, format: str, documents: pa.Table) -> pa.Table:
-    """Return annotated documents with individual ids taken from equal documents of the run; other documents keep an id
-    each of their own.
+    """Return annotated documents with the individual ids of documents of the run that have the same text. Others keep
+    an id of their own.
     """
     rows = _rows_of(run, [text_digest(text) for text in documents.column("text").to_pylist()])
     known = np.flatnonzero(rows >= 0)
@@ -359,7 +366,7 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
             gone = read_ids(file, owners.unique(), run.job.corpus.ids)[0]
             marked = marked.filter(pc.invert(pc.is_in(marked.column("individual_id"), gone)))
         record = run.left_out(again=True)  # a register is no file, and marks may not say whose they are
-        left = record.people(marked.column("individual_id").combine_chunks(), run.job.corpus.ids)
+        left = record.has_individuals(marked.column("individual_id").combine_chunks(), run.job.corpus.ids)
         left |= record.has("text", sha256(marked.column("text")))
         marked = marked.filter(pa.array(~left))
     num_marked = marked.num_rows
@@ -388,7 +395,7 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
         tagger = learn_tagger(
             lessons, found, settings, key=_feature_key(run), common=common, detectors=names,
             languages=languages.main(),
-        ).leaning(lean)  # fmt: skip
+        ).with_bias(lean)  # fmt: skip
     tagger.write(folder / "tagger.parquet")
     report["sources"] = {"marks": num_marked, "drawn": lessons.num_rows - num_marked}
     report["left_out"] = {name: num for name, num in marked_categories(lessons).items() if num < MIN_EXAMPLES}
@@ -407,7 +414,7 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
 
 
 def _require_enough(lessons: pa.Table, k: int) -> None:
-    """Raise `CorpusError` if the training examples are of too few individuals for a feature to have k of them."""
+    """Raise `CorpusError` if the training examples are of so few individuals that no feature can have k of them."""
     num = len(lessons.column("individual_id").unique())
     if num < 2 or num - -(-num // _FOLDS) < k:  # a fifth is left out where it is measured
         raise CorpusError(
@@ -439,7 +446,7 @@ def cross_validate(
     ----------
     precision : float
         Of the words that are found, among all and among those in running text, which fields would outweigh; of all that
-        keep it, the lean with the highest recall is chosen; see `chosen_lean`.
+        keep it, the lean with the highest recall is chosen; see `choose_lean`.
     measured : int
         The first so many documents are measured: those that people marked, where there are any.
 
@@ -473,7 +480,7 @@ def cross_validate(
         except CorpusError:  # too little is left to learn from: it finds nothing
             return []
         texts, beside = lessons.column("text").take(rows).combine_chunks(), found_in(found, rows)
-        spans = {lean: tagger.leaning(lean).find(texts, beside, common=common) for lean in LEANS}
+        spans = {lean: tagger.with_bias(lean).find(texts, beside, common=common) for lean in LEANS}
         return [(rows, {lean: words.categories_of(rows, table) for lean, table in spans.items()})]
 
     with ThreadPoolExecutor(2) as pool:
@@ -483,40 +490,47 @@ def cross_validate(
         for lean, values in of_lean.items():
             lanes[lean][words.indices_of(rows)] = values
     gold, running = words.gold > 0, ~words.in_field
-    lean = chosen_lean(lanes, gold, running, precision)
+    lean = choose_lean(lanes, gold, running, precision)
     named = lanes[lean]
     owner = individual[:measured][words.document]
 
-    def ratio(what: np.ndarray, of: np.ndarray) -> dict[str, Any]:
-        """Return the share of the words ``of`` that are in ``what``, with its interval over individuals and the number
-        of words.
+    def ratio(found: np.ndarray, among: np.ndarray) -> dict[str, Any]:
+        """Return the share of the words ``among`` that are also in ``found`` (bool masks), with its interval over
+        individuals and the number of words.
         """
-        sums = [np.bincount(owner, weights=mask, minlength=num)[own].astype(np.float64) for mask in (what & of, of)]
-        found = asdict(ratio_estimate(*sums, num_bootstrap=num_bootstrap, seed=seed))
-        return {name: found[name] for name in ("value", "low", "high", "n")} | {"words": int(of.sum())}
+        sums = [
+            np.bincount(owner, weights=mask, minlength=num)[own].astype(np.float64) for mask in (found & among, among)
+        ]
+        estimate = asdict(ratio_estimate(*sums, num_bootstrap=num_bootstrap, seed=seed))
+        return {name: estimate[name] for name in ("value", "low", "high", "n")} | {"words": int(among.sum())}
 
-    def both(gold: np.ndarray, hit: np.ndarray) -> dict[str, Any]:
-        """Return recall and precision from true and predicted words (bool)."""
+    def recall_and_precision(gold: np.ndarray, hit: np.ndarray) -> dict[str, Any]:
+        """Return recall and precision from masks of the true (``gold``) and the predicted words."""
         return {"recall": ratio(hit, gold), "precision": ratio(gold, hit)}
 
     categories = {
-        name: both(words.gold == number, named == number) for number, name in enumerate(words.names) if number
+        name: recall_and_precision(words.gold == number, named == number)
+        for number, name in enumerate(words.names)
+        if number
     }
     report = {
         "individuals": num, "documents": lessons.num_rows, "measured": measured, "folds": folds, "lean": lean,
-        "overall": both(gold, named > 0), "running_text": both(gold & running, (named > 0) & running),
-        "categories": categories, "missed": words.forms(gold & (named == 0)),
+        "overall": recall_and_precision(gold, named > 0),
+        "running_text": recall_and_precision(gold & running, (named > 0) & running),
+        "categories": categories, "missed": words.missed_forms(gold & (named == 0)),
     }  # fmt: skip
     return report, lean
 
 
-def chosen_lean(lanes: Mapping[float, np.ndarray], gold: np.ndarray, running: np.ndarray, precision: float) -> float:
+def choose_lean(
+    predictions: Mapping[float, np.ndarray], gold: np.ndarray, in_running_text: np.ndarray, precision: float
+) -> float:
     """Return the largest lean (shift towards recall) whose predictions keep the wanted precision, on all words and in
-    running text; if none does, the largest with nearly the best F1.
+    running text. If none does, return the largest whose F1 is nearly the best.
     """
     kept, f1 = [], {}
-    for lean, lane in lanes.items():
-        places = [found for found in (lane > 0, (lane > 0) & running) if found.any()]
+    for lean, lane in predictions.items():
+        places = [found for found in (lane > 0, (lane > 0) & in_running_text) if found.any()]
         if places and all((gold & found).sum() >= precision * found.sum() for found in places):
             kept.append(lean)
         f1[lean] = 2 * (gold & (lane > 0)).sum() / max(gold.sum() + (lane > 0).sum(), 1)
@@ -578,9 +592,9 @@ class _Words:
             result[own] = (last[":"] > last["\n"]) & (starts - last[":"] <= _FIELD)
         return result
 
-    def forms(self, missed: np.ndarray) -> list[dict[str, Any]]:
-        """Count the missed words by category, shape and place (field or running text); return the commonest, without
-        any letters.
+    def missed_forms(self, missed: np.ndarray) -> list[dict[str, Any]]:
+        """Count the missed words by category, shape and place (field or running text). Return the commonest of these,
+        without any letter of the words.
         """
         counts: Counter[tuple[str, str, str]] = Counter()
         for word in np.flatnonzero(missed).tolist():

@@ -60,8 +60,8 @@ def best_over_templates(values: np.ndarray) -> np.ndarray:
 def estimate_arguments(
     config: ProbeConfig, households: np.ndarray | None, chosen: np.ndarray
 ) -> tuple[ProbeConfig, np.ndarray | None]:
-    """Return (settings, households of the chosen subjects), the arguments that `mean_estimate` and `share_estimate`
-    take after the values.
+    """Return (config, households of the chosen subjects), the last two arguments of `mean_estimate` and
+    `share_estimate`.
     """
     return config, None if households is None else households[chosen]
 
@@ -82,8 +82,8 @@ def mean_estimate(values: np.ndarray, config: ProbeConfig, households: np.ndarra
 
 
 def share_estimate(hits: np.ndarray, config: ProbeConfig, households: np.ndarray | None = None) -> Estimate:
-    """Return the share of subjects with ``hits`` true and its interval; only a bound if fewer subjects than the small
-    cell are hit, or are not.
+    """Return the share of subjects with ``hits`` true and its interval. It is only a bound if those with or without a
+    hit are fewer than the small cell.
     """
     hits = np.asarray(hits, dtype=np.float64)
     n, count, cell = len(hits), int(hits.sum()), config.small_cell
@@ -148,7 +148,9 @@ def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
         likelihood=_compare_with_null(own, np.exp(null), true, null, *asked),
         normalised=normalised,
         gamma=gamma,
-        by_num_templates=[_with_templates(answers, t, scored, config) for t in range(1, len(prompts.templates) + 1)],
+        by_num_templates=[
+            _summarise_templates(answers, t, scored, config) for t in range(1, len(prompts.templates) + 1)
+        ],
         unconditional=_unconditional(true, answers.alone[scored], *asked),
         drawn=_sampled_share(answers, scored, config),
     )
@@ -187,7 +189,7 @@ def _sampled_share(answers: Answers, scored: np.ndarray, config: ProbeConfig) ->
     )
 
 
-def _with_templates(answers: Answers, num: int, scored: np.ndarray, config: ProbeConfig) -> ByTemplates:
+def _summarise_templates(answers: Answers, num: int, scored: np.ndarray, config: ProbeConfig) -> ByTemplates:
     """Return exact match, exposure and mean log-likelihood over the first ``num`` templates only."""
     hits = next(iter(answers.matches.values()))["exact_match"][:num]
     log_probs = best_over_templates(answers.log_probs[:num])[scored]

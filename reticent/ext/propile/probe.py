@@ -25,9 +25,9 @@ from reticent.core.errors import PolicyError
 from reticent.ext.propile.prompts import ProbeConfig, Prompts
 from reticent.ext.propile.scores import (
     Pairs,
-    by_room,
     encode_pairs,
     generate_texts,
+    group_by_room,
     score_causal_pairs,
     score_masked_pairs,
 )
@@ -249,7 +249,7 @@ def _match_sampled(
     wanted = [item.strip() for item in tokenizer.batch_decode(targets, skip_special_tokens=True)]
     found, longest = np.zeros(num_asked, dtype=bool), max(map(len, targets), default=0)
     num_positions = model.num_positions if isinstance(model, Server) else max_positions(model)
-    for room, rows in by_room(prompts, longest, num_positions):
+    for room, rows in group_by_room(prompts, longest, num_positions):
         made = generate(
             model, [np.array(prompts[row][first:], dtype=np.int64) for row in rows], special=special, num_tokens=room,
             decoding=Decoding(may_end=True), num_samples=config.num_draws, seed=config.seed, device=config.device,

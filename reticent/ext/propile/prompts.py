@@ -15,7 +15,7 @@ from reticent.audit.config import (
     ProbeConfig,
     SoftPromptConfig,
     SoftPromptStudy,
-    validation_of,
+    default_num_validation,
 )
 from reticent.audit.evidence.probe import NotAsked
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
@@ -169,7 +169,7 @@ def sizes_that_fit(num_subjects: int) -> tuple[int, ...]:
     ((1, 2, 4, 8, 16), (16, 32, 64, 128, 256, 512), ())
     """
     powers = [2**power for power in range(10)]
-    return tuple(n for n in powers if n + validation_of(n) <= num_subjects // 2)[-6:]
+    return tuple(n for n in powers if n + default_num_validation(n) <= num_subjects // 2)[-6:]
 
 
 def _targets_and_levels(subjects: Subjects, config: ProbeConfig) -> list[tuple[str, str]]:
@@ -217,7 +217,7 @@ def make_prompts(
     if level == COMPASS:
         found = (beginnings or {}).get(target, ())
         usable = usable if found else []
-        texts = [_after_beginnings(found, number, texts[number], subjects.rows[has]) for number in range(len(usable))]
+        texts = [_prepend_beginnings(found, number, texts[number], subjects.rows[has]) for number in range(len(usable))]
     counts = {
         **subjects.counts,
         "without_target": len(subjects) - len(has),
@@ -255,11 +255,11 @@ def _num_other_items(template: Template) -> int:
     return 2 if "pii_2" in template.fields else int("pii_1" in template.fields)
 
 
-def _after_beginnings(
+def _prepend_beginnings(
     beginnings: Sequence[tuple[int, str]], number: int, prompts: Sequence[str | None], rows: np.ndarray
 ) -> list[str | None]:
-    """Return the prompts, each after the beginning of another subject's document (the ``number``-th, or the next if it
-    is the subject's own); None stays None.
+    """Put the beginning of another subject's document before each prompt: the ``number``-th, or the next one if that is
+    the subject's own. A prompt that is None stays None.
     """
     first = number % len(beginnings)
     order = [*beginnings[first:], *beginnings[:first]]

@@ -84,14 +84,14 @@ def encode_pairs(
     return Pairs(left, right, len(mixed))
 
 
-def _batches(lengths: np.ndarray, ties: np.ndarray, more: int, budget: int) -> Iterator[np.ndarray]:
-    """Yield batches of row numbers of equal length with at most ``budget`` tokens, at ``length + more`` tokens a row;
-    rows of equal ``ties`` are adjacent.
+def _batch_by_length(lengths: np.ndarray, groups: np.ndarray, num_extra: int, budget: int) -> Iterator[np.ndarray]:
+    """Yield batches of row numbers. Rows of a batch have equal length, and at ``length + num_extra`` tokens each at
+    most ``budget`` tokens together; rows of one group are adjacent.
     """
-    order = np.lexsort((ties, lengths))
+    order = np.lexsort((groups, lengths))
     values, starts = np.unique(lengths[order], return_index=True)
     for length, run in zip(values, np.split(order, starts[1:]), strict=False):
-        room = max(1, budget // max(1, int(length) + more))
+        room = max(1, budget // max(1, int(length) + num_extra))
         for start in range(0, len(run), room):
             yield run[start : start + room]
 
@@ -134,7 +134,7 @@ def score_causal_pairs(
     fits = (lengths + num_targets + num_soft <= max_positions(model)) & (num_targets > 0) & (lengths + num_soft > 0)
     usable, done = np.flatnonzero(fits), 0
     longest = int(num_targets.max(initial=0)) + num_soft
-    for chosen in _batches(lengths[usable], prompt_of[usable], longest, batch_tokens or BATCH_TOKENS[kind]):
+    for chosen in _batch_by_length(lengths[usable], prompt_of[usable], longest, batch_tokens or BATCH_TOKENS[kind]):
         rows = usable[chosen]
         distinct, of_prompt = np.unique(prompt_of[rows], return_inverse=True)
         prompt_PL = torch.tensor([prompts[number] for number in distinct], dtype=torch.int64, device=device)
@@ -192,17 +192,19 @@ def _target_states(
     """
     head = lm_head(model)
 
-    def dressed(ids: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return the model's inputs for token ids: the ids, or their embeddings after the soft prompt."""
+    def model_inputs(ids: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return the model's keyword arguments for token ids: the ids, or with a soft prompt their embeddings after
+        it.
+        """
         return {"input_ids": ids} if soft is None else {"inputs_embeds": with_soft_prompt(model, ids, soft)}
 
     make_logits = head if head is not None else (lambda logits: logits)
     cache: Any = None
     if share_prefix and len(prompt_PL) < len(target_RL):
-        state, cache = states_of(model, head, **dressed(prompt_PL), use_cache=True)
+        state, cache = states_of(model, head, **model_inputs(prompt_PL), use_cache=True)
     if not is_shareable(cache):  # no shared prompts, or a model whose keys and values cannot be passed on
         whole = torch.cat([prompt_PL[of_prompt_R], target_RL[:, :-1]], dim=1)
-        state, _ = states_of(model, head, **dressed(whole), use_cache=False)
+        state, _ = states_of(model, head, **model_inputs(whole), use_cache=False)
         return state[:, state.shape[1] - target_RL.shape[1] :], make_logits
     first = state[of_prompt_R, -1:]
     if target_RL.shape[1] == 1:
@@ -253,7 +255,7 @@ def score_masked_pairs(
         row_pair = np.repeat(usable, pairs.num_target_tokens[usable])
         row_token = np.concatenate([np.arange(n) for n in pairs.num_target_tokens[usable]] or [np.empty(0, int)])
     done = 0
-    for chosen in _batches(lengths[row_pair], row_pair, 0, batch_tokens or BATCH_TOKENS[kind]):
+    for chosen in _batch_by_length(lengths[row_pair], row_pair, 0, batch_tokens or BATCH_TOKENS[kind]):
         which, token = row_pair[chosen], row_token[chosen]
         true_RL = np.array([[*pairs.prompts[i], *pairs.targets[i], *suffix] for i in which], dtype=np.int64)
         start = np.array([len(pairs.prompts[i]) for i in which])[:, None]
@@ -278,14 +280,16 @@ def score_masked_pairs(
     return scores, guesses
 
 
-def by_room(prompts: Sequence[Sequence[int]], most: int, num_positions: int) -> Iterator[tuple[int, list[int]]]:
-    """Yield (number of tokens that can be generated, prompt indices) groups: the room that the model's context leaves,
-    at most ``most``.
+def group_by_room(
+    prompts: Sequence[Sequence[int]], max_new_tokens: int, num_positions: int
+) -> Iterator[tuple[int, list[int]]]:
+    """Group prompts by the number of tokens that the model's context leaves to generate, at most ``max_new_tokens``.
+    Yield (this number, prompt indices).
 
-    >>> list(by_room([[1], [], [1, 2, 3], [5] * 8, [4]], 6, 8))
+    >>> list(group_by_room([[1], [], [1, 2, 3], [5] * 8, [4]], 6, 8))
     [(5, [2]), (6, [0, 4])]
     """
-    rooms = [min(most, num_positions - len(ids)) if ids else 0 for ids in prompts]
+    rooms = [min(max_new_tokens, num_positions - len(ids)) if ids else 0 for ids in prompts]
     for room in sorted({room for room in rooms if room > 0}):
         yield room, [row for row, own in enumerate(rooms) if own == room]
 
@@ -312,7 +316,7 @@ def generate_texts(
     special = special_ids(tokenizer, "clm")
     if isinstance(model, Server):
         said = [""] * len(prompts)
-        for room, asked in by_room(prompts, max_new_tokens, model.num_positions):
+        for room, asked in group_by_room(prompts, max_new_tokens, model.num_positions):
             made = model.write(
                 [np.array(prompts[row], dtype=np.int64) for row in asked], special=replace(special, prefix=None),
                 num_tokens=room, progress=progress,
@@ -334,7 +338,7 @@ def generate_texts(
     room = max_positions(model) - num_soft
     usable = np.flatnonzero((lengths > 0) & (lengths < room))
     budget, done = max(1, (batch_tokens or BATCH_TOKENS[kind]) // num_beams), 0
-    for chosen in _batches(lengths[usable], usable, max_new_tokens + num_soft, budget):
+    for chosen in _batch_by_length(lengths[usable], usable, max_new_tokens + num_soft, budget):
         batch = usable[chosen]
         ids = torch.tensor([distinct[number] for number in batch], dtype=torch.int64, device=device)
         settings = GenerationConfig(

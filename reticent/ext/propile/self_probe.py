@@ -161,7 +161,7 @@ def _rivals(me: Subjects, target: str, others: Subjects | None, config: ProbeCon
 
 
 def _under_rival_names(me: Subjects, rivals: Sequence[_Rival]) -> Subjects:
-    """Return subjects with equal items: the individual, and a copy under the name of each rival."""
+    """Return several subjects with the same items: the individual first, then a copy under the name of each rival."""
     items = {name: [*values, *[values[0]] * len(rivals)] for name, values in me.items.items()}
     items["name"] = [me.items["name"][0], *(rival.name or me.items["name"][0] for rival in rivals)]
     return Subjects(items, np.zeros(1 + len(rivals), dtype=np.int64), me.counts)

@@ -237,7 +237,9 @@ def _validation_score(
     config: SoftPromptConfig,
     target: str,
 ) -> tuple[float, float]:
-    """Return the score by which the best epoch is chosen, higher is better: (exact-match rate or 0, minus the loss)."""
+    """Return the score on the validation subjects by which the best epoch is chosen: (exact-match rate or 0, minus the
+    loss), higher is better.
+    """
     loss = -float(score_causal_pairs(model, held, soft=soft).mean())
     if config.select_by == "loss":
         return 0.0, -loss

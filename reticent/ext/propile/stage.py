@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from reticent.audit.config import COMPASS
 from reticent.core.errors import PolicyError
-from reticent.engine.identity import as_read
+from reticent.engine.identity import normalise_listed_ids
 from reticent.engine.randomness import generator
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.split import households_of
@@ -97,7 +97,7 @@ def _split_subjects(run: Run, subjects: Subjects) -> dict[str, Subjects]:
     document are left out.
     """
     known = run.individuals.table.column("individual_id").combine_chunks()
-    ids = as_read(
+    ids = normalise_listed_ids(
         pa.array(subjects.ids, known.type),
         known,
         run.job.corpus.ids,
@@ -117,8 +117,8 @@ def _split_subjects(run: Run, subjects: Subjects) -> dict[str, Subjects]:
 
 
 def beginnings_of(run: Run, members: Subjects) -> Beginnings | None:
-    """Return for each item type the text before the item in a document of its own member, as (row of the member, text),
-    shuffled; None if no level uses it.
+    """Return item type -> (member's row, text before the item in a document of this member) pairs, shuffled; None if no
+    level uses them.
 
     Parameters
     ----------
@@ -166,8 +166,8 @@ def run_probes(run: Run) -> ProbeEvidence:
 
     beginnings = beginnings_of(run, on_side[MEMBERS])
 
-    def probed(side: str, config: ProbeConfig, study: SoftPromptStudy | None) -> ProbeEvidence:
-        """Run the probes on the subjects of one side."""
+    def probe_side(side: str, config: ProbeConfig, study: SoftPromptStudy | None) -> ProbeEvidence:
+        """Run the probes on the subjects of one side of the split."""
         with run.progress.task(f"probe {side}", None, "rows") as advance:
 
             def told(what: str, done: int, total: int) -> None:
@@ -178,8 +178,8 @@ def run_probes(run: Run) -> ProbeEvidence:
             )
         return evidence
 
-    members = probed(MEMBERS, config, study)
+    members = probe_side(MEMBERS, config, study)
     # Types of items that no held-out individual has are asked of members alone.
     targets = dict.fromkeys(row.target for row in members.models[0].results)
     shared = tuple(name for name in targets if any(item is not None for item in on_side[HELDOUT].items[name]))
-    return with_heldout(members, probed(HELDOUT, config.replace(targets=shared), None)) if shared else members
+    return with_heldout(members, probe_side(HELDOUT, config.replace(targets=shared), None)) if shared else members

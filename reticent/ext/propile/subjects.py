@@ -2,8 +2,8 @@
 controls.
 
 They are read from a table (Parquet, CSV, JSON lines) or gathered from the marked spans of documents. Columns have many
-names (`propile_templates.pii_type`); first and last names make one name. Dropped rows are counted, a missing item stays
-missing, and no message holds an item.
+names (`reticent.ext.propile.templates.pii_type`); first and last names make one name. Dropped rows are counted, a
+missing item stays missing, and no message holds an item.
 """
 
 from __future__ import annotations

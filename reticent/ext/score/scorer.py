@@ -209,7 +209,9 @@ def _store_of(encoded: Sequence[Any]) -> TokenStore:
 def _text_scores(
     own: TokenScores, base: Sequence[TokenScores], zlib_bytes: np.ndarray | None = None
 ) -> dict[str, np.ndarray]:
-    """Return score name -> one value for each text: loss, and with what is given zlib ratio and base ratio."""
+    """Return score name -> one value for each text: the loss, and the ratios to zlib and to the base model if these are
+    given.
+    """
     found = {"loss": -loss_score(own)}
     if zlib_bytes is not None:
         found["zlib"] = -zlib_score(own, None, zlib_bytes)

@@ -122,8 +122,8 @@ def scrub_documents(
 
 
 def _documents_and_spans(run: Run, work: Path | None, before: Run | None) -> tuple[Any, Path, int]:
-    """Return the documents to scrub, the folder with their detected spans, and the number in quarantine; spans are the
-    run's, or detected into ``work``.
+    """Return the documents to scrub, the folder with their detected spans, and the number of documents in quarantine.
+    The spans are the run's own, or are detected into ``work``.
     """
 
     if work is not None and before is not None:
@@ -164,8 +164,8 @@ def _settings_of_names(config: ScrubConfig) -> dict[str, Any]:
 
 
 def _kept_key(out: Path, key: bytes | None, *, overwrite: bool, renew_key: bool) -> bytes | None:
-    """Return the secret key that an earlier scrub left in ``out``, None if there is none; raise `PolicyError` if that
-    result or key would be lost.
+    """Return the secret key that an earlier scrub left in ``out``; None without one. Raise `PolicyError` if this scrub
+    would lose the earlier result or key.
     """
 
     with suppress(ArtifactError):  # the folder may be damaged

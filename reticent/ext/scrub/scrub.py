@@ -257,10 +257,10 @@ class _Writer:
     def __enter__(self) -> _Writer:
         return self
 
-    def write(self, batch: pa.RecordBatch, made: Pseudonymised) -> None:
-        """Queue a batch of scrubbed documents for writing, once the one before is written."""
+    def write(self, batch: pa.RecordBatch, scrubbed: Pseudonymised) -> None:
+        """Wait until the batch before is written, then queue a batch of scrubbed documents."""
         self._wait()
-        self._waiting = self._pool.submit(self._write, batch, made)
+        self._waiting = self._pool.submit(self._write, batch, scrubbed)
 
     def _wait(self) -> None:
         """Wait until the queued batch is written; raise its error."""

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.config import SplitConfig
-from reticent.engine.identity import SAYS_MISSING, Ids, check_choice, fold_ids, missing_rows
+from reticent.engine.identity import SAYS_MISSING, Ids, check_choice, fold_ids, missing_id_rows
 from reticent.engine.schema import INDIVIDUALS, SPLITS
 from reticent.engine.sources.columns import SOURCE_COLUMN, as_text, sorted_codes
 from reticent.engine.sources.config import Columns, OnNull
@@ -111,7 +111,9 @@ class SparkDocuments:
             "individual_id": people.column("individual_id").cast(pa.string()).combine_chunks(),
             "individual": pa.array(np.arange(people.num_rows, dtype=np.uint32)),
             "unit": pa.array(units.astype(np.uint32)),
-            "split": pa.DictionaryArray.from_arrays(pa.array(_sides(unit_names, self.split)[units]), pa.array(SPLITS)),
+            "split": pa.DictionaryArray.from_arrays(
+                pa.array(_sides_of_units(unit_names, self.split)[units]), pa.array(SPLITS)
+            ),
             "num_documents": people.column("documents").cast(pa.uint32()).combine_chunks(),
         }
         return Individuals(pa.table(table, schema=INDIVIDUALS))
@@ -122,8 +124,10 @@ class SparkDocuments:
         self.people.unpersist()
 
 
-def _sides(units: pa.Array, split: SplitConfig) -> np.ndarray:
-    """Return the side of the split of each privacy unit, int8 index into `SPLITS`, as `split_individuals` draws it."""
+def _sides_of_units(units: pa.Array, split: SplitConfig) -> np.ndarray:
+    """Return the side of the split of each privacy unit, int8 (an index into `SPLITS`), as `split_individuals` draws
+    it.
+    """
     uniform = _rust.hash_units(units, seed=split.seed).astype(np.float64) / 2.0**64
     sides = np.where(uniform < split.heldout, 1, np.where(uniform < split.heldout + split.reference, 2, 0))
     return sides.astype(np.int8)
@@ -212,7 +216,7 @@ def open_documents(
         parts = _partition(spark, frame, cut, num_parts)
     tokens = tokens_of(spark, num_parts)
     with _explain_type_errors(spark, files, columns):
-        rows = rows_of_parts(spark, parts, tokens, partial(_ids, cut), _IDS).persist()
+        rows = rows_of_parts(spark, parts, tokens, partial(_ids_of_partition, cut), _IDS).persist()
         people, num = _check_ids(rows, columns)
     made = SparkDocuments(
         spark,
@@ -294,7 +298,9 @@ def _refuse_tables(spark: SparkSession, files: Sequence[str]) -> None:
 
 @contextmanager
 def _explain_type_errors(spark: SparkSession, files: dict[str, int] | None, columns: Columns) -> Iterator[None]:
-    """Context manager: if Spark fails on files whose column types differ, raise a `CorpusError` that names the file."""
+    """Context manager: if Spark fails in its block and the files' column types differ, raise a `CorpusError` that names
+    the file.
+    """
     try:
         yield
     except SparkError:
@@ -398,11 +404,11 @@ def _require_type(frame: DataFrame, name: str, column: str) -> None:
     raise CorpusError(f"column {column}: expected {expected}, got {kind.simpleString()}{more}")
 
 
-def _without_withdrawn(frame: DataFrame, reading: Withdrawals) -> DataFrame:
-    """Return the documents without those of individuals who have withdrawn; raise if someone excluded earlier would
-    come back.
+def _without_withdrawn(frame: DataFrame, withdrawals: Withdrawals) -> DataFrame:
+    """Return the documents without those of individuals who have withdrawn. Raise an error if someone excluded earlier
+    would come back.
     """
-    settings, record = reading.settings, reading.record
+    settings, record = withdrawals.settings, withdrawals.record
     files = [*settings.withdrawn, *settings.readmitted]
     if not files and not record:
         return frame
@@ -412,17 +418,17 @@ def _without_withdrawn(frame: DataFrame, reading: Withdrawals) -> DataFrame:
         Task(partial(_find_listed_ids, lines, record, settings.ids)), "individual_id string"
     ).collect()
     known = pa.array(sorted(row[0] for row in found), pa.string())
-    gone = reading.of_lists(known)
+    gone = withdrawals.of_lists(known)
     if not len(gone) and not record:
         return frame
     columns = "doc_id string, individual_id string, sha256 binary"
     documents = frame.select("doc_id", "individual_id", "text")
     left = _collect_documents(documents.mapInArrow(Task(partial(_documents_of, gone)), columns))
     alike = documents.mapInArrow(
-        Task(partial(_copies_of_left, gone, record, left.column("sha256").combine_chunks())), columns
+        Task(partial(_copies_of_excluded, gone, record, left.column("sha256").combine_chunks())), columns
     )
-    reading.compare(known, [_collect_documents(alike)], [left], gone)
-    return frame.mapInArrow(Task(partial(_without_gone, gone)), frame.schema)
+    withdrawals.end_with_tables(known, [_collect_documents(alike)], [left], gone)
+    return frame.mapInArrow(Task(partial(_without_individuals, gone)), frame.schema)
 
 
 def _collect_documents(documents: DataFrame) -> pa.Table:
@@ -431,41 +437,43 @@ def _collect_documents(documents: DataFrame) -> pa.Table:
 
 
 def _find_listed_ids(
-    lines: pa.Array, record: LeftOut, choice: Ids, batches: Iterable[pa.RecordBatch]
+    listed_ids: pa.Array, record: LeftOut, choice: Ids, batches: Iterable[pa.RecordBatch]
 ) -> Iterable[pa.RecordBatch]:
-    """Yield the ids that may be on the withdrawal lists (``lines``, folded) or that the record of earlier exclusions
-    holds.
+    """Yield the ids that may be on the withdrawal lists (``listed_ids``, folded), or that the record of earlier
+    exclusions holds.
     """
     for batch in batches:
         ids = batch.column(0).cast(pa.string())
-        is_listed = pc.is_in(fold_ids(ids), value_set=lines)
-        yield batch.filter(pc.or_(is_listed, pa.array(record.people(ids, choice))))
+        is_listed = pc.is_in(fold_ids(ids), value_set=listed_ids)
+        yield batch.filter(pc.or_(is_listed, pa.array(record.has_individuals(ids, choice))))
 
 
-def _documents_of(gone: pa.Array, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    """Yield the documents, with text digests, of the withdrawn individuals ``gone``."""
+def _documents_of(withdrawn_ids: pa.Array, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    """Yield the documents of the individuals ``withdrawn_ids``, with the digest of each text."""
     for table in hashed(batches):
-        yield from table.filter(pc.is_in(table.column("individual_id"), value_set=gone)).to_batches()
+        yield from table.filter(pc.is_in(table.column("individual_id"), value_set=withdrawn_ids)).to_batches()
 
 
-def _copies_of_left(
-    gone: pa.Array, record: LeftOut, left: pa.Array, batches: Iterable[pa.RecordBatch]
+def _copies_of_excluded(
+    withdrawn_ids: pa.Array, record: LeftOut, digests: pa.Array, batches: Iterable[pa.RecordBatch]
 ) -> Iterable[pa.RecordBatch]:
-    """Yield other individuals' documents that equal an excluded document (digests ``left``) or that the record of
-    exclusions marks.
+    """Yield other individuals' documents whose text has a digest among ``digests`` (of excluded documents), or that the
+    record of earlier exclusions marks.
     """
     for table in hashed(batches):
-        is_left = pc.is_in(table.column("sha256"), value_set=left, skip_nulls=True)
-        others = pc.invert(pc.is_in(table.column("individual_id"), value_set=gone))
+        is_left = pc.is_in(table.column("sha256"), value_set=digests, skip_nulls=True)
+        others = pc.invert(pc.is_in(table.column("individual_id"), value_set=withdrawn_ids))
         yield from table.filter(
             pc.and_(others, pc.or_(is_left, pa.chunked_array([pa.array(record.marked(table))])))
         ).to_batches()
 
 
-def _without_gone(gone: pa.Array, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    """Yield the documents of all individuals who are not in ``gone``."""
+def _without_individuals(withdrawn_ids: pa.Array, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    """Yield the documents of all individuals who are not in ``withdrawn_ids``."""
     for batch in batches:
-        yield batch.filter(pc.invert(pc.is_in(batch.column("individual_id").cast(pa.string()), value_set=gone)))
+        yield batch.filter(
+            pc.invert(pc.is_in(batch.column("individual_id").cast(pa.string()), value_set=withdrawn_ids))
+        )
 
 
 def _partition(spark: SparkSession, frame: DataFrame, cut: _Cut, num_parts: int) -> RDD:
@@ -513,7 +521,7 @@ class _Cut:
             may_be_null = name == "household_id" and not self.by_household
             if (ids.null_count and not may_be_null) or len(_rust.blank_rows(ids)):
                 raise CorpusError(f"column {name}: a document has none (null or blank)")
-            if name != "doc_id" and len(missing_rows(ids, self.real_ids)):
+            if name != "doc_id" and len(missing_id_rows(ids, self.real_ids)):
                 raise CorpusError(f"column {name}: {SAYS_MISSING}")
             columns[name] = ids.fill_null("")
         for name in [name for name in columns if name.startswith(SOURCE_COLUMN)]:
@@ -532,9 +540,9 @@ _IDS: Final = pa.schema(
 )
 
 
-def _ids(cut: _Cut, number: int, data: bytes) -> pa.Table | None:
-    """Return the ids of a partition's documents, with the folded spellings of individual and unit for comparison; None
-    if it is empty.
+def _ids_of_partition(cut: _Cut, number: int, data: bytes) -> pa.Table | None:
+    """Return a table of the ids of a partition's documents, with individual and unit also in folded spelling for
+    comparison. None if the partition is empty.
     """
     if not data:
         return None
@@ -547,7 +555,9 @@ def _ids(cut: _Cut, number: int, data: bytes) -> pa.Table | None:
 
 
 def _check_ids(rows: DataFrame, columns: Columns) -> tuple[DataFrame, Any]:
-    """Check that all ids are unique and consistent; return the individuals in id order, and their total counts."""
+    """Raise `CorpusError` unless all ids are unique and consistent. Return the individuals in id order, and the total
+    counts.
+    """
     from pyspark.sql.functions import count, count_distinct, expr, max, min, sum
 
     people = rows.groupBy("individual_id").agg(
@@ -582,7 +592,7 @@ def _check_ids(rows: DataFrame, columns: Columns) -> tuple[DataFrame, Any]:
 
 
 def _number_globally(rows: DataFrame, people: DataFrame, parts: RDD, cut: _Cut) -> RDD:
-    """Return the partitions with each document's and individual's global number, the same as on one machine."""
+    """Add to the partitions the global number of each document and individual, the same as on one machine."""
     ordered = rows.select("doc_id", "key").orderBy("key").persist()
     found = rows.select("part", "doc_id", "individual_id").join(
         numbered(ordered, "number").select("doc_id", "number"), "doc_id"
@@ -616,13 +626,13 @@ def _sides_of(data: bytes) -> int:
     return sum(1 << int(side) for side in np.unique(decoded(data).column("side").to_numpy())) if data else 0
 
 
-def _with_numbers(cut: _Cut, data: bytes, answers: bytes) -> bytes:
-    """Return a partition's table, serialised, with the columns number, individual, unit and side; ``answers`` holds the
-    numbers by document id.
+def _with_numbers(cut: _Cut, data: bytes, numbers: bytes) -> bytes:
+    """Add the columns number, individual, unit and side to a partition's serialised table. ``numbers`` is a serialised
+    table with the numbers of each document id.
     """
     if not data:
         return data
-    table, found = decoded(data), decoded(answers)
+    table, found = decoded(data), decoded(numbers)
     ids = _rust.IdRows(found.column("doc_id").cast(pa.string()).combine_chunks())
     rows = ids.rows(table.column("doc_id").combine_chunks())
     if len(rows) != found.num_rows or (rows == _rust.MISSING).any():
@@ -631,5 +641,5 @@ def _with_numbers(cut: _Cut, data: bytes, answers: bytes) -> bytes:
     for name in ("number", "individual"):
         table = table.append_column(name, found.column(name).take(pa.array(rows)))
     table = table.append_column("unit", pa.array(units.astype(np.int64)))
-    sides = pa.array(_sides(names, cut.split)[units])
+    sides = pa.array(_sides_of_units(names, cut.split)[units])
     return encoded(table.append_column("side", sides).drop_columns(["key"]).combine_chunks())

@@ -127,7 +127,7 @@ class SparkIndex:
             if n < self.max_n:
                 is_kept = "support > 0" if n == 1 else f"support >= {self.config.least_support}"
                 numbers = numbered(tables[-1].filter(is_kept).select("id"), "number")
-        write_tables(Path(folder), about, found[0], found[1:], at_once=False)
+        write_tables(Path(folder), about, found[0], found[1:], in_parallel=False)
         for each in blobs:
             each.unpersist()
 
@@ -197,7 +197,7 @@ def build_index(
     sides = tuple(SPLITS.index(split) for split in splits)
     parts = persisted(map_elements(documents.parts, partial(_count_words, config, sides)))
     with errors_of_tasks():
-        num_units, num_documents, num_rows = parts.map(_counts_of_state).reduce(_sum)
+        num_units, num_documents, num_rows = parts.map(_counts_of_state).reduce(_add_counts)
     if not num_documents:
         raise CorpusError(f"no document belongs to the splits {', '.join(splits)}")
     levels: list[DataFrame] = []
@@ -210,12 +210,14 @@ def build_index(
         rows = rows_of_parts(documents.spark, parts, documents.tokens, _local_ngrams, _ROWS[n > 1])
         rows = rows.repartition(documents.num_parts, *_ngram_key(rows)).persist()
         answered = persisted(
-            map_elements(parts.zip(_global_supports(rows, config.least_support, documents.num_parts)), _next_level)
+            map_elements(
+                parts.zip(_global_supports(rows, config.least_support, documents.num_parts)), _count_next_length
+            )
         )
         if documents.spark.sparkContext.getCheckpointDir() is not None:
             answered.checkpoint()  # what is lost with an executor is read from there, not counted again
         with errors_of_tasks():
-            _, _, num_rows = answered.map(_counts_of_state).reduce(_sum)
+            _, _, num_rows = answered.map(_counts_of_state).reduce(_add_counts)
         parts.unpersist()
         parts = answered
         levels.append(rows)
@@ -230,7 +232,7 @@ def _counts_of_state(data: bytes) -> tuple[int, int, int]:
     return part.num_units, part.num_documents, part.num_rows
 
 
-def _sum(a: tuple[int, int, int], b: tuple[int, int, int]) -> tuple[int, int, int]:
+def _add_counts(a: tuple[int, int, int], b: tuple[int, int, int]) -> tuple[int, int, int]:
     """Return the element-wise sum of two triples of counts."""
     return a[0] + b[0], a[1] + b[1], a[2] + b[2]
 
@@ -265,7 +267,9 @@ def _merge_partitions(rows: DataFrame) -> DataFrame:
 
 
 def _global_supports(rows: DataFrame, least_support: int, num_parts: int) -> RDD:
-    """Return for each partition the global support and id of its n-grams with at least ``least_support`` units."""
+    """Return for each partition the global support and id of those of its n-grams that have at least ``least_support``
+    units.
+    """
     kept_ones = _merge_partitions(rows).filter(f"support >= {least_support}").drop("occurrences").hint("shuffle_hash")
     return to_parts(rows.select("part", *_ngram_key(rows)).join(kept_ones, _ngram_key(rows)), num_parts)
 
@@ -294,10 +298,12 @@ def _count_words(config: IndexConfig, sides: tuple[int, ...], data: bytes) -> by
     return _rust.Part.of_documents(builder, min_support=config.least_support).to_bytes()
 
 
-def _next_level(data: bytes, answers: bytes) -> bytes:
-    """Return a partition's counting state for the next n-gram length, given the global supports at this one."""
+def _count_next_length(data: bytes, supports: bytes) -> bytes:
+    """Count the n-grams of a partition of the next length; return the new counting state, serialised. ``supports`` is a
+    serialised table of the global supports at the present length.
+    """
     part = _rust.Part.from_bytes(data)
-    table = decoded(answers) if answers else _ROWS[part.n > 1].empty_table()
+    table = decoded(supports) if supports else _ROWS[part.n > 1].empty_table()
     columns = {name: table.column(name).combine_chunks() for name in table.schema.names}
     numbers = {name: column.to_numpy() for name, column in columns.items() if name != "word"}
     if part.n == 1:

@@ -28,7 +28,7 @@ from reticent.ext.spark.documents import SparkDocuments, open_documents
 from reticent.ext.spark.index import SparkIndex, build_index
 from reticent.ext.spark.protection import FLAGS, protect, write_tokens
 from reticent.ext.spark.session import local_session, session_of
-from reticent.ext.spark.spans import columns_beside, detect, refuse_learning
+from reticent.ext.spark.spans import columns_beside, detect, refuse_word_counting
 from reticent.job.config import Job
 
 if TYPE_CHECKING:
@@ -104,9 +104,9 @@ def run_on_spark(
     """
     refuse_job(job)
     if stage != "index":
-        refuse_learning(job.detect.detectors, job.detect.options)
+        refuse_word_counting(job.detect.detectors, job.detect.options)
     tokenizer_json = _read_tokenizer(tokenizer) if stage == "tokens" else ""
-    with _session(how) as spark:
+    with _open_session(how) as spark:
         if stage == "index":
             return _make_index(spark, job, out, how, progress)
         about = {"job": job.corpus.model_dump(mode="json"), "protect": job.protect.cache_key()}
@@ -132,7 +132,7 @@ def run_on_spark(
 
 
 @contextmanager
-def _session(how: OnSpark) -> Iterator[SparkSession]:
+def _open_session(how: OnSpark) -> Iterator[SparkSession]:
     """Context manager: the running Spark session, or a new local one that is stopped at the end."""
     if how.master is None:
         yield session_of()

@@ -87,8 +87,8 @@ class Protection:
     size: tuple[int, int] | None
 
     def flagged(self, data: bytes, index: bytes, spans: bytes, listed: bytes) -> FlaggedWords:
-        """Return the protected words of a partition's documents; ``listed`` are surface forms (normalised words) to
-        protect wherever they occur.
+        """Flag the protected words of a partition's documents; return them. ``listed`` holds surface forms (normalised
+        words) to protect wherever they occur.
         """
         table = decoded(data)
         flagged = FlaggedWords(
@@ -188,14 +188,14 @@ def _flag_partitions(
             raise PolicyError(f"{name} was made of other documents")
     size = (index.num_units, index.num_documents) if index is not None else None
     how = Protection(policy, splits, index.config.surface if index is not None else "exact", size)
-    nothing = documents.parts.map(_nothing)
+    nothing = documents.parts.map(_empty_bytes)
     of_spans = spans.parts if spans is not None else nothing
     listed, num_listed = _blacklist_surfaces(documents, spans, how) if spans is not None else (nothing, 0)
     slices = index.slices if index is not None else nothing
     parts = documents.parts.zip(slices).zip(of_spans.zip(listed)).map(_flatten)
     found = persisted(map_elements(parts, partial(_flag_partition, how, row, schema)))
     with errors_of_tasks():
-        counts: dict[str, Any] = found.map(_counts_of).reduce(_add)
+        counts: dict[str, Any] = found.map(_counts_of).reduce(_add_counts)
     if not counts["documents"]:
         raise CorpusError(f"no document belongs to the splits {', '.join(splits or ())}")
     counts["retention"] = 1.0 - counts["protected"] / max(counts["words"], 1)
@@ -203,7 +203,7 @@ def _flag_partitions(
     return found, counts
 
 
-def _nothing(_: bytes) -> bytes:
+def _empty_bytes(_: bytes) -> bytes:
     """Return empty bytes, for a partition without index or spans."""
     return b""
 
@@ -224,7 +224,7 @@ def _data_of(element: tuple[dict[str, int], bytes]) -> bytes:
     return element[1]
 
 
-def _add(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
+def _add_counts(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
     """Return the sum of two dicts of counts with equal keys."""
     return {name: a[name] + b[name] for name in a}
 

@@ -21,7 +21,7 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.corpus import Corpus
 from reticent.engine.detect.choose import check_options, make_detectors, option_files
 from reticent.engine.detect.detector import Detector
-from reticent.engine.detect.records import missing_records
+from reticent.engine.detect.records import missing_records_warning
 from reticent.engine.detect.union import detect_spans
 from reticent.engine.identity import Ids
 from reticent.engine.schema import SPANS
@@ -103,7 +103,7 @@ def detect(
         check_options(name, own)
     if "gold" in given and documents.columns.spans is None:
         raise PolicyError("detector gold needs the column of annotated identifiers (corpus.spans)")
-    refuse_learning(names, given)
+    refuse_word_counting(names, given)
     if missing := [name for name in columns_beside(names, given) if name not in documents.more]:
         raise PolicyError(f"detect.records.columns: open the documents with this column too, more=[{missing[0]!r}]")
     how = _Detectors(tuple(names), given, documents.ids)
@@ -117,17 +117,17 @@ def _require_records(
 ) -> None:
     """Raise `CorpusError` if no individual of the documents is in the table of records; warn if some are not."""
     with errors_of_tasks():
-        num, num_without = map_elements(documents.parts, partial(how.without_record, table)).reduce(_sum)
+        num, num_without = map_elements(documents.parts, partial(how.without_record, table)).reduce(_add_pairs)
     if num_without == num:
         raise CorpusError(
             f"{table}: column individual_id holds none of the {num:,} individuals of the documents (their column "
             f"{documents.columns.individual_id})"
         )
     if num_without and warn:
-        warn(missing_records(num_without, num, table))
+        warn(missing_records_warning(num_without, num, table))
 
 
-def _sum(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+def _add_pairs(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
     """Return the element-wise sum of two pairs of counts."""
     return a[0] + b[0], a[1] + b[1]
 
@@ -138,8 +138,10 @@ def columns_beside(names: Sequence[str], options: Mapping[str, Mapping[str, Any]
     return list(dict.fromkeys(columns.values()))
 
 
-def refuse_learning(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise `PolicyError` for detectors that first count common words in all documents, which is not done on Spark."""
+def refuse_word_counting(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise `PolicyError` for a detector that must first count the common words of all documents, which is not done on
+    Spark.
+    """
     for name in names:
         own = options.get(name, {})
         if name in ("records", "gazetteer", "shipped") and not own.get("common") and own.get("guard") is not False:
@@ -185,7 +187,7 @@ class _Detectors:
         individuals = decoded(data).column("individual_id").unique()
         records: Any = self.get()[self.names.index("records")]
         records.check_ids(individuals, f"{table} column individual_id")
-        return len(individuals), records.num_without(individuals)
+        return len(individuals), records.num_without_record(individuals)
 
     def spans(self, data: bytes) -> bytes:
         """Detect identifiers in the documents of a partition; return the spans as a serialised table."""

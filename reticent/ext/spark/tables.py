@@ -50,13 +50,13 @@ def persisted(dataset: RDD) -> RDD:
 
 def map_elements(dataset: RDD, make: Callable[..., Any]) -> RDD:
     """Return a dataset of the results of a function on each element; pairs made by `zip` become two arguments."""
-    return dataset.mapPartitions(Task(partial(_each, make)))
+    return dataset.mapPartitions(Task(partial(_apply_to_elements, make)))
 
 
-def _each(make: Callable[..., Any], elements: Iterable[Any]) -> Iterable[Any]:
-    """Yield the result of a function on each element; a tuple becomes several arguments."""
+def _apply_to_elements(function: Callable[..., Any], elements: Iterable[Any]) -> Iterable[Any]:
+    """Apply a function to each element and yield the results. An element that is a tuple becomes several arguments."""
     for element in elements:
-        yield make(*element) if isinstance(element, tuple) else make(element)
+        yield function(*element) if isinstance(element, tuple) else function(element)
 
 
 def frame_of(spark: SparkSession, tables: RDD, schema: pa.Schema) -> DataFrame:
@@ -138,17 +138,19 @@ def blobs_of(rows: DataFrame, gather: Callable[[pa.Table], bytes] = encoded) -> 
     name, rule = "spark.sql.adaptive.optimizer.excludedRules", "AQEPropagateEmptyRelation"
     named, before = f"org.apache.spark.sql.execution.adaptive.{rule}", rows.sparkSession.conf.get(name, None)
     with errors_of_tasks(), setting(rows.sparkSession, name, f"{before},{named}" if before else named):
-        return rows.mapInArrow(Task(partial(_blob, gather)), "blob binary").rdd.mapPartitions(_only)
+        return rows.mapInArrow(Task(partial(_gather_rows, gather)), "blob binary").rdd.mapPartitions(_first_value)
 
 
-def _blob(gather: Callable[[pa.Table], bytes], batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    """Yield the rows of a partition as a batch with one binary value; nothing if there are no rows."""
+def _gather_rows(gather: Callable[[pa.Table], bytes], batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    """Gather the rows of a partition into bytes, and yield them as a batch with one binary value. Yield nothing if
+    there are no rows.
+    """
     if found := [batch for batch in batches if batch.num_rows]:
         yield pa.record_batch([pa.array([gather(pa.Table.from_batches(found))], pa.binary())], ["blob"])
 
 
-def _only(rows: Iterable[Any]) -> Iterable[bytes]:
-    """Yield the binary value of a partition; empty bytes if it has no rows."""
+def _first_value(rows: Iterable[Any]) -> Iterable[bytes]:
+    """Yield the binary value in the first row of a partition; empty bytes if it has no rows."""
     yield next((bytes(row[0]) for row in rows), b"")
 
 
@@ -185,6 +187,6 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
     for batch in batches:
         pending.append(batch)
         if sum(each.num_rows for each in pending) >= ROWS_AT_ONCE:
-            yield from _blob(encoded, pending)
+            yield from _gather_rows(encoded, pending)
             pending = []
-    yield from _blob(encoded, pending)
+    yield from _gather_rows(encoded, pending)

@@ -39,24 +39,24 @@ def wins(first: np.ndarray, second: np.ndarray, *, strict: bool = False) -> np.n
 
 
 def majority_wins(scores: np.ndarray, *, strict: bool = False) -> np.ndarray:
-    """Attack A1 on pairs: Return 1 for each pair whose member scores higher in more prompts, 0 if in fewer, 0.5 for a
-    tie (Eq. 3.2).
+    """Return 1 for each pair whose member scores higher in more prompts, 0 if in fewer, 0.5 for a tie (attack A1, Eq.
+    3.2).
     """
     votes = wins(scores[:, 0], scores[:, 1], strict=strict).sum(axis=0)
     return wins(votes, len(scores) - votes, strict=strict)
 
 
 def mean_wins(scores: np.ndarray, *, strict: bool = False) -> np.ndarray:
-    """Attack A2 on pairs: Return 1 for each pair whose member has the higher mean score over prompts, 0 if the lower,
-    0.5 for a tie (Eq. 3.3).
+    """Return 1 for each pair whose member has the higher mean score over prompts, 0 if the lower, 0.5 for a tie (attack
+    A2, Eq. 3.3).
     """
     first, second = scores.mean(axis=0)
     return wins(first, second, strict=strict)
 
 
 def maximum_wins(scores: np.ndarray, *, strict: bool = False) -> np.ndarray:
-    """Attack A3 on pairs: Return 1 for each pair whose member has the highest score of any prompt, else 0; ties are
-    broken by the mean (Eq. 3.4).
+    """Return 1 for each pair whose member has the highest score of any prompt, else 0; the mean breaks ties (attack A3,
+    Eq. 3.4).
     """
     first, second = scores.max(axis=0)
     return np.where(first == second, mean_wins(scores, strict=strict), wins(first, second))
@@ -71,13 +71,13 @@ PAIRWISE: Mapping[str, Callable[..., np.ndarray]] = {
 
 
 def coin_wins(num_pairs: int, seed: int = 0) -> np.ndarray:
-    """Baseline A4 on pairs: Return a fair coin flip, 0.0 or 1.0, for each pair."""
+    """Return a fair coin flip, 0.0 or 1.0, for each pair (baseline A4)."""
     return generator(seed, 34).integers(0, 2, num_pairs).astype(np.float64)
 
 
 def random_list_accuracy(num_names: int, seed: int = 1653) -> float:
-    """Baseline B3 on a list of names: Return the accuracy of random labels where half are members (Listing 3.3, drawn
-    as there).
+    """Return the accuracy of random labels on a list of names half of which are members (baseline B3, drawn as in
+    Listing 3.3).
 
     The default seed is the published one. The list alternates, a held-out name first: that comes closest to the
     published 0.497 and 0.498.
@@ -87,8 +87,7 @@ def random_list_accuracy(num_names: int, seed: int = 1653) -> float:
 
 
 def average_precision(members: np.ndarray, heldout: np.ndarray) -> float:
-    """Measure B1 of a ranking: Return the average precision with which scores rank member names above held-out ones
-    (Eq. 3.5).
+    """Return the average precision of ranking member names above held-out ones by score (measure B1, Eq. 3.5).
 
     >>> round(average_precision(np.array([0.9, 0.4]), np.array([0.6, 0.1])), 4)   # 1/2 · 1/1 + 1/2 · 2/3
     0.8333
@@ -115,9 +114,9 @@ def _average_precisions(members: np.ndarray, heldout: np.ndarray, weights_BP: np
     return (gained * precision).sum(axis=1) / relevant[:, -1]
 
 
-def area(members: np.ndarray, heldout: np.ndarray) -> float:
-    """Return the AUC of scores of member over held-out names: the share of all (member, held-out) combinations won,
-    ties half.
+def auc_of_scores(members: np.ndarray, heldout: np.ndarray) -> float:
+    """Return the AUC of the scores of member over held-out names: the share of (member, held-out) combinations in which
+    the member scores higher, ties half.
     """
     ordered = np.sort(heldout)
     below, up_to = (np.searchsorted(ordered, members, side=side) for side in ("left", "right"))
@@ -125,7 +124,7 @@ def area(members: np.ndarray, heldout: np.ndarray) -> float:
 
 
 def expected_rank(accuracy: float, num_heldout: int, num_members: int) -> float:
-    """Measure B2 as published: Return the expected rank of a member in the list from the accuracy on pairs (Eq. 3.6).
+    """Return the expected rank of a member in the list, as published: from the accuracy on pairs (measure B2, Eq. 3.6).
 
     >>> round(expected_rank(575 / 826, 826, 826))   # Tables 4.1 and 4.5, first row
     664
@@ -134,14 +133,16 @@ def expected_rank(accuracy: float, num_heldout: int, num_members: int) -> float:
 
 
 def expected_rank_exact(auc: float, num_heldout: int, num_members: int) -> float:
-    """Measure B2: Return the mean rank of a member in the whole list from the AUC, (1 - AUC) · held-out + (members + 1)
-    / 2.
+    """Return the mean rank of a member in the whole list from the AUC (measure B2): (1 - AUC) · held-out + (members +
+    1) / 2.
     """
     return (1 - auc) * num_heldout + (num_members + 1) / 2
 
 
 def best_threshold(members: np.ndarray, heldout: np.ndarray) -> float:
-    """Return the lowest score threshold with the largest true-positive minus false-positive rate for membership."""
+    """Return the score threshold for membership with the largest true-positive minus false-positive rate; the lowest of
+    equals.
+    """
     thresholds = np.unique(np.concatenate([members, heldout]))
     # In whole numbers: rates that are equal must tie.
     at_or_above = [len(side) - np.searchsorted(np.sort(side), thresholds, side="left") for side in (members, heldout)]
@@ -150,8 +151,8 @@ def best_threshold(members: np.ndarray, heldout: np.ndarray) -> float:
 
 
 def blind_scores(features: np.ndarray, *, folds: int = 5, seed: int = 0) -> np.ndarray:
-    """Return membership scores (2, pairs) of names by cross-validated logistic regression on ``features`` of the names
-    alone, (2, pairs, features); the baseline without the model.
+    """Return membership scores of names, (2, pairs), without the model: by cross-validated logistic regression on
+    ``features`` of the names, (2, pairs, features).
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline

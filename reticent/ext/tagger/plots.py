@@ -13,7 +13,17 @@ from typing import Any
 import numpy as np
 
 from reticent.audit.evidence.tagger import RatesByMentions, TaggerEvidence
-from reticent.audit.report.figure import LOOKS, PAPER, SOFT, new_panel, say, spread, styled, to_svg, whiskers
+from reticent.audit.report.figure import (
+    LOOKS,
+    PAPER,
+    SOFT,
+    estimate_in_words,
+    new_panel,
+    styled,
+    to_svg,
+    values_and_ends,
+    whiskers,
+)
 from reticent.audit.stats.estimate import Estimate
 from reticent.ext.tagger.attacks import nd_as_zero
 
@@ -25,15 +35,20 @@ TICKS = (1e-5, 1e-4, 0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
 
 def tagger_panels(result: TaggerEvidence, scores: np.ndarray) -> list[str]:
     """Draw the figures of a tagger's attack results; return them as SVG strings."""
-    panels = [_roc(result), _densities(scores), _by_prompt(result), _by_kind(result)]
+    panels = [
+        _draw_roc(result),
+        _draw_histograms(scores),
+        _draw_precision_by_prompt(result),
+        _draw_accuracy_by_kind(result),
+    ]
     if any(row.advantage for row in result.occurrences):
-        panels.insert(2, _occurrences(result))
+        panels.insert(2, _draw_advantage_by_mentions(result))
     return panels
 
 
 @styled
-def _roc(result: TaggerEvidence) -> str:
-    """Return the ROC curves of mean and maximum score and of the baseline without the model, as SVG."""
+def _draw_roc(result: TaggerEvidence) -> str:
+    """Draw the ROC curves of mean score, maximum score and the baseline without the model; return the SVG text."""
     figure, axis = new_panel("ROC, test names", "solid: mean score, dots: maximum, grey: without the model", height=3.5)
     axis.plot([0, 1], [0, 1], color=SOFT, linestyle="--", linewidth=1)
     curves, test = result.test.list.roc, result.test
@@ -47,8 +62,8 @@ def _roc(result: TaggerEvidence) -> str:
 
 
 @styled
-def _densities(scores: np.ndarray) -> str:
-    """Return histograms of the mean scores of member and held-out names on a log-odds axis, as SVG."""
+def _draw_histograms(scores: np.ndarray) -> str:
+    """Draw histograms of the mean scores of member and held-out names on a log-odds axis; return the SVG text."""
     sides = nd_as_zero(scores).reshape(len(scores), 2, -1).mean(axis=0)
     edge = 10.0**-EDGE
     odds = [_log_odds(np.clip(side, edge, 1 - edge)) for side in sides]
@@ -73,13 +88,13 @@ def _log_odds(probability: Any) -> Any:
 
 
 @styled
-def _occurrences(result: TaggerEvidence) -> str:
-    """Return the figure of the advantage by how often a name is mentioned in training, as SVG."""
+def _draw_advantage_by_mentions(result: TaggerEvidence) -> str:
+    """Draw the advantage by how often a name is mentioned in training; return the SVG text."""
     measured = [(row, row.advantage) for row in result.occurrences if row.advantage]
     rows, advantages = zip(*measured, strict=True)
     names = [_format_range(row) for row in rows]
     figure, axis = new_panel("Advantage by mentions", "names of the training data by how often they are mentioned")
-    value, low, high = spread(advantages)
+    value, low, high = values_and_ends(advantages)
     x = np.arange(len(rows))
     axis.axhline(0, color=SOFT, linestyle="--", linewidth=1)
     axis.errorbar(
@@ -88,7 +103,7 @@ def _occurrences(result: TaggerEvidence) -> str:
     )  # fmt: skip
     axis.set_xticks(x, [f"{name}\n{row.names} names" for name, row in zip(names, rows, strict=True)])
     axis.set(ylabel="adversarial advantage", xlim=(-0.5, len(rows) - 0.5), ylim=(min(-0.1, low.min()) - 0.03, 1.05))
-    said = "; ".join(f"{name}: {say(own)}" for name, own in zip(names, advantages, strict=True))
+    said = "; ".join(f"{name}: {estimate_in_words(own)}" for name, own in zip(names, advantages, strict=True))
     return to_svg(figure, "fig-tagger-occurrences", f"Advantage by number of mentions. {said}.")
 
 
@@ -100,20 +115,20 @@ def _format_range(row: RatesByMentions) -> str:
 
 
 @styled
-def _by_prompt(result: TaggerEvidence) -> str:
-    """Return the figure of average precision by prompt, as SVG."""
+def _draw_precision_by_prompt(result: TaggerEvidence) -> str:
+    """Draw the average precision of each prompt; return the SVG text."""
     texts = [prompt.text for prompt in result.prompts]
     estimates = [row.average_precision for row in result.test.by_prompt]
     figure, axis = new_panel("Average precision by prompt", "test names; 0.5 is a random list", width=5.2, height=3.5)
     _draw_estimates(axis, texts, estimates)
     axis.set(xlabel="average precision")
-    said = "; ".join(f"{text} {say(estimate)}" for text, estimate in zip(texts, estimates, strict=True))
+    said = "; ".join(f"{text} {estimate_in_words(estimate)}" for text, estimate in zip(texts, estimates, strict=True))
     return to_svg(figure, "fig-tagger-prompts", f"Average precision by prompt, test names. {said}.")
 
 
 @styled
-def _by_kind(result: TaggerEvidence) -> str:
-    """Return the figure of pair accuracy by attack strategy and by kind of prompt, as SVG."""
+def _draw_accuracy_by_kind(result: TaggerEvidence) -> str:
+    """Draw the accuracy on pairs by attack strategy and kind of prompt; return the SVG text."""
     side = result.test
     rows = [(name, row.accuracy) for name, row in side.pairwise.items()]
     rows += [("blind", side.blind.accuracy)]
@@ -122,13 +137,13 @@ def _by_kind(result: TaggerEvidence) -> str:
     figure, axis = new_panel("Accuracy of pairs", "test pairs; 0.5 is chance", width=4.6, height=3.5)
     _draw_estimates(axis, [name for name, _ in rows], [estimate for _, estimate in rows])
     axis.set(xlabel="share of pairs that are distinguishable")
-    said = "; ".join(f"{name} {say(estimate)}" for name, estimate in rows)
+    said = "; ".join(f"{name} {estimate_in_words(estimate)}" for name, estimate in rows)
     return to_svg(figure, "fig-tagger-pairs", f"Accuracy of pairs by strategy and kind of prompt. {said}.")
 
 
 def _draw_estimates(axis: Any, names: Sequence[str], estimates: Sequence[Estimate]) -> None:
     """Draw one row with a point and its interval for each name on an axis, with a line at 0.5 (chance)."""
-    value, low, high = spread(estimates)
+    value, low, high = values_and_ends(estimates)
     rows = np.arange(len(names))
     axis.axvline(0.5, color=SOFT, linestyle="--", linewidth=1)
     blind = np.array([name == "blind" for name in names])

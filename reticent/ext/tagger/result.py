@@ -38,7 +38,7 @@ from reticent.audit.stats.intervals import EXACT, Draws, Estimate, clopper_pears
 from reticent.core.artifact import write_artifact
 from reticent.ext.tagger.attacks import (
     PAIRWISE,
-    area,
+    auc_of_scores,
     average_precision,
     average_precision_draws,
     best_threshold,
@@ -108,7 +108,9 @@ class _Evaluator:
         return mean_estimate(values, low=low, unit=self.unit, **self._options)
 
     def rates(self, won: np.ndarray) -> PairRates:
-        """Return accuracy and advantage (2 · accuracy - 1) with intervals, from whether each pair was won."""
+        """Return accuracy and advantage (2 · accuracy - 1) with intervals, from 1 (won), 0 (lost) or 0.5 for each
+        pair.
+        """
         return PairRates(accuracy=self.estimate(won), advantage=self.estimate(2 * won - 1, low=-1.0))
 
     def precision(self, scores: np.ndarray) -> Estimate:
@@ -130,7 +132,7 @@ class _Evaluator:
         mean = scores.mean(axis=0)
         by_prompt = []
         for number in range(len(self.prompts)):
-            auc = area(*scores[number])
+            auc = auc_of_scores(*scores[number])
             by_prompt.append(
                 extended(
                     self.rates(pairs[number]),
@@ -142,7 +144,7 @@ class _Evaluator:
                     ties=int((scores[number, 0] == scores[number, 1]).sum()),
                 )
             )
-        auc = area(*mean)
+        auc = auc_of_scores(*mean)
         rocs = RankedRocs(
             mean=Roc(**roc_curve(*mean)),
             maximum=Roc(**roc_curve(*scores.max(axis=0))),
@@ -164,7 +166,7 @@ class _Evaluator:
                 random=random_list_accuracy(2 * n),
                 roc=rocs,
             ),
-            blind=extended(self.rates(wins(*blind)), BlindRates, auc=area(*blind)),
+            blind=extended(self.rates(wins(*blind)), BlindRates, auc=auc_of_scores(*blind)),
         )
 
     def _accuracy_by_kind(self, pairs: np.ndarray, kinds: Sequence[str]) -> dict[str, Estimate]:
@@ -193,7 +195,9 @@ class _Evaluator:
         return rows
 
     def verify(self, scores: np.ndarray, blind: np.ndarray, is_dev: np.ndarray, dev: TaggerSide) -> TaggerChoices:
-        """Choose strategy, ranking and threshold on the development pairs; return their results on the test pairs."""
+        """Choose strategy, ranking and threshold on the development pairs; return the results that these give on the
+        test pairs.
+        """
         test = ~is_dev
         pairwise = max(PAIRWISE, key=lambda name: _value_and_ends(dev.pairwise[name].accuracy)[0])
         rankings = {"mean": scores.mean(axis=0), "maximum": scores.max(axis=0)}

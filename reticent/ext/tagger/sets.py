@@ -222,8 +222,8 @@ def read_pairs(path: Path | str, *, seed: int = 0) -> AttackSet:
 def names_of_corpus(
     corpus: Corpus, individuals: Individuals, *, label: str = "NAME", seed: int = 0, detected: SpanReader | None = None
 ) -> tuple[Mentions, list[str]]:
-    """Return one name of each individual of a corpus that no other individual's documents have: mentions of members'
-    names, and held-out individuals' names.
+    """Return one name of each individual that occurs in no other individual's documents: mentions of members' names,
+    and held-out individuals' names.
 
     One name an individual, drawn among the names that stand in no other individual's documents, so that names are as
     independent as individuals are.
@@ -425,8 +425,8 @@ class _Describer:
 def _match_names(
     positives: Sequence[str], absent: Sequence[str], describe: _Describer, random: np.random.Generator
 ) -> tuple[list[str], Counter[str]]:
-    """Return for each member name the most similar unused absent name, and the number of pairs by degree of
-    similarity.
+    """Choose for each member name the most similar absent name, each used once. Return these names, and the number of
+    pairs by degree of similarity.
     """
     wanted, offered = _matching_features(describe(positives)), _matching_features(describe(absent))
     order = random.permutation(len(absent))

@@ -27,7 +27,7 @@ import polars as pl
 
 from reticent.core.errors import CorpusError, PolicyError, cause
 from reticent.ext.tagger.attacks import (
-    area,
+    auc_of_scores,
     average_precision,
     coin_wins,
     expected_rank,
@@ -179,7 +179,7 @@ def _number_pairs(path: Path | str, side: str, rows: pl.DataFrame) -> pl.DataFra
 
 
 def _whole_pairs(rows: pl.DataFrame, num_prompts: int) -> tuple[pl.DataFrame, int]:
-    """Return the rows of the pairs that have both names scored once in every prompt, and the number of other pairs."""
+    """Return the rows of pairs whose two names are both scored once in every prompt, and the number of other pairs."""
     pairs = rows.group_by("pair").agg(
         rows=pl.len(),
         cells=pl.struct("label", "prompt").n_unique(),
@@ -236,7 +236,7 @@ def thesis_tables(models: Mapping[str, PublishedScores], *, seed: int = 0) -> li
 
 
 def accuracies(scores: np.ndarray) -> np.ndarray:
-    """Return for each prompt the share of pairs whose member name scores strictly higher."""
+    """Return for each prompt the share of pairs whose member name scores strictly higher, float64 (prompts,)."""
     return wins(scores[:, 0], scores[:, 1], strict=True).mean(axis=1)
 
 
@@ -325,14 +325,14 @@ def _appendix(prompts: Sequence[str], dev: Mapping[str, np.ndarray], test: Mappi
     side.
     """
 
-    def tried(pair: np.ndarray) -> str:
-        """Return the mean number of held-out names ranked above a member, as text."""
-        return _format_integer((1 - area(*pair)) * pair.shape[-1])
+    def format_higher_ranked(pair: np.ndarray) -> str:
+        """Format the mean number of held-out names that rank above a member."""
+        return _format_integer((1 - auc_of_scores(*pair)) * pair.shape[-1])
 
     heads = ("Input Prompt", *(f"Tried Negatives: {name}" for name in dev))
-    rows = tuple((prompt, *(tried(s[row]) for s in dev.values())) for row, prompt in enumerate(prompts))
+    rows = tuple((prompt, *(format_higher_ranked(s[row]) for s in dev.values())) for row, prompt in enumerate(prompts))
     tables = [Table("A.1-A.2", "Held-out names that rank above a member, dev", heads, rows)]
-    means = tuple((name, tried(scores.mean(axis=0))) for name, scores in dev.items())
+    means = tuple((name, format_higher_ranked(scores.mean(axis=0))) for name, scores in dev.items())
     tables.append(Table("A.3", "The same of the mean score, dev", ("Model Size", "Tried Negatives"), means))
     if test:
         heads = ("Input Prompt", *(f"Avg. Precision: {name}" for name in test))

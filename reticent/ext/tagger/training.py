@@ -125,10 +125,10 @@ def train_tagger(
     def tokens(epoch: int) -> TokenStore:
         """Return the token store of an epoch (from 1), after reporting the end of the one before."""
         if epoch > 1:
-            finished(epoch - 1)
+            report_epochs(epoch - 1)
         return made(epoch - 1 if callable(examples) else 0)
 
-    def finished(num_epochs: int) -> None:
+    def report_epochs(num_epochs: int) -> None:
         """Report the number of finished epochs, with the model in evaluation mode."""
         model.eval()
         if after_epoch:
@@ -144,7 +144,7 @@ def train_tagger(
             model, tokens(1), TagConfig(text="keep").recipe("mlm"), config, folder, tokenizer=json_of(tokenizer),
             epoch_store=tokens, labels=lambda store: labels[id(store)], world=World(),
         )  # fmt: skip
-    finished(num_epochs)
+    report_epochs(num_epochs)
     model.eval()
     return found.losses
 

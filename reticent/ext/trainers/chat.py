@@ -139,7 +139,7 @@ def chat_dataset(
             except (CorpusError, TemplateError) as error:  # the message of a template may hold a content
                 refused = "the chat template refuses it (roles or order?)"
                 what = str(error) if isinstance(error, CorpusError) else refused
-                raise CorpusError(f"{flagged.place(part, row)}: {what}") from None
+                raise CorpusError(f"{flagged.describe_place(part, row)}: {what}") from None
             for first in range(0, len(made[0]), window_length):
                 own = [values[first : first + window_length] for values in made]
                 if (own[1][1:] >= 0).any():  # nothing predicts the first

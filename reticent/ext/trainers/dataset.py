@@ -67,7 +67,9 @@ class ProtectedWindows:
         return {"window": numbers.tolist(), **cut, "attention_mask": [np.ones(n, np.int64) for n in lengths]}
 
     def permitted(self, batch: Batch) -> np.ndarray:
-        """Return for each token of a batch its id if it may be a target, else `PROTECTED` or -100, int64 (B, T)."""
+        """Return the token id at each position that may be a target, `PROTECTED` at protected ones and -100 at others;
+        int64 (B, T).
+        """
         permitted = draw_targets(batch, self.recipe, Ledger(), mask_share=1.0, seed=0, epoch=0)
         permitted[(batch.flags & self.recipe.protected_flags) != 0] = PROTECTED
         return permitted
@@ -170,6 +172,7 @@ class ProtectedCollator:
 
     @property
     def epoch(self) -> int:
+        """Epoch whose masks are drawn, an integer that all worker processes share."""
         return int(self._epoch)
 
     @epoch.setter

@@ -79,8 +79,8 @@ class TargetGuard:
         return args, kwargs
 
     def _check(self, given: dict[str, Any], permitted: torch.Tensor | None) -> None:
-        """Raise `TrainingError` unless each label is -100 or the token id that ``permitted`` has there; add to the
-        counts.
+        """Add a batch to the counts. Raise `TrainingError` unless each label is -100 or the token id that ``permitted``
+        has at its position.
         """
         labels = given.get("labels")
         if permitted is None:
@@ -107,14 +107,16 @@ class TargetGuard:
                 f"{num_wrong} labels are not the permitted tokens of their places (a shift, another tokenizer, a "
                 "cut or joined row); which of them are protected is not known; stopped before the step"
             )
-        self._row().add_(torch.tensor([*counted, 1]))
+        self._current_counts().add_(torch.tensor([*counted, 1]))
 
-    def _row(self) -> torch.Tensor:
-        """Return the counts of the current epoch and its number of batches as a tensor, zeros at first."""
+    def _current_counts(self) -> torch.Tensor:
+        """Return the counts of the current epoch and its number of batches, as an int64 tensor that the caller adds
+        to.
+        """
         return self._counts.setdefault(self.epoch, torch.zeros(len(COUNTS) + 1, dtype=torch.int64))
 
     def _totals(self) -> dict[int, torch.Tensor]:
-        """Return epoch -> counts and number of batches of all processes, as far as these were summed."""
+        """Return epoch -> tensor of counts and number of batches, over all processes as far as these were summed."""
         return {epoch: row + self._elsewhere.get(epoch, 0) for epoch, row in self._counts.items()}
 
 
@@ -166,10 +168,13 @@ class _Epochs(TrainerCallback):
     epoch over all processes, and writes the ledger (counts) at the end."""
 
     def __init__(self, guard: TargetGuard, trainer: Trainer, ledger: Path | None):
-        self.guard, self.trainer, self.ledger, self._seen, self._first_step = guard, trainer, ledger, 0, 0
+        self.guard, self.trainer, self.ledger, self._seen = guard, trainer, ledger, 0
+        self._first_step: int | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self._first_step = state.global_step
+        """Keep the step from which the guard counts: the first of its trainings, as their counts add up."""
+        step = state.global_step
+        self._first_step = step if self._first_step is None else min(self._first_step, step)
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Set the epoch of the guard and of the collator."""
@@ -185,7 +190,9 @@ class _Epochs(TrainerCallback):
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Sum the epoch's target counts over all processes, and log them."""
-        row = self.guard._row()  # stays that of this process: a second training would add the sum once more in each
+        row = (
+            self.guard._current_counts()
+        )  # stays that of this process: a second training would add the sum once more in each
         self.guard._elsewhere[self.guard.epoch] = (
             self.trainer.accelerator.reduce(row.to(args.device), "sum").cpu() - row
         )

@@ -87,7 +87,7 @@ class AdbcDatabase:
         """
         names = self._settings
         columns = [names.doc_id, names.individual_id, *([names.text] if self._sha256 else [])]
-        for batch in self._read(columns, 1 << 16, gone=True) if self._gone else ():
+        for batch in self._read(columns, 1 << 16, excluded=True) if self._gone else ():
             ids = [plain_ids(batch.column(number)).cast(pa.string()) for number in range(2)]
             digests = _binary_digests(batch.column(2)) if self._sha256 else pa.nulls(len(batch), pa.binary())
             yield pa.record_batch([*ids, digests], schema=DOCUMENTS_LEFT)
@@ -104,16 +104,16 @@ class AdbcDatabase:
         """Return the SQL expression of a column, unquoted, so that each database resolves the case of its name."""
         return selection.expressions[name] if selection.expressions is not None else f"n.{name}"
 
-    def _read(self, columns: Sequence[str], batch_rows: int, gone: bool = False) -> Iterator[pa.RecordBatch]:
-        """Yield columns of the documents that are not excluded, or with ``gone`` of the excluded ones."""
+    def _read(self, columns: Sequence[str], batch_rows: int, excluded: bool = False) -> Iterator[pa.RecordBatch]:
+        """Yield these columns of the documents that are not excluded, or with ``excluded`` of those that are."""
         selection = self._selection(columns)
         chosen = None
-        if selection.expressions is not None or gone:
+        if selection.expressions is not None or excluded:
             chosen = {name: self._column_sql(selection, name) for name in columns}
-            if gone and self._sha256 and self._settings.text in chosen:
+            if excluded and self._sha256 and self._settings.text in chosen:
                 chosen[self._settings.text] = self._sha256.format(chosen[self._settings.text])
         owner = self._column_sql(selection, self._settings.individual_id) if self._gone else ""
-        if gone:
+        if excluded:
             condition = " OR ".join(f"{owner} IN ({part})" for part in _literals(self._gone))
         else:
             apart = " AND ".join(f"{owner} NOT IN ({part})" for part in _literals(self._gone))

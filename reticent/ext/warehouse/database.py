@@ -214,7 +214,7 @@ class Connection:
                     yield batch.slice(start, batch_rows)
             is_whole = True
         finally:
-            self._end(cursor, is_whole)
+            self._close_cursor(cursor, is_whole)
 
     def _read(self, cursor: Any, statement: str) -> Iterator[pa.RecordBatch]:
         """Run a statement with a cursor, and yield its record batches."""
@@ -224,7 +224,7 @@ class Connection:
         except Exception as error:
             raise failure(self.where, error) from None
 
-    def _end(self, cursor: Any, is_whole: bool) -> None:
+    def _close_cursor(self, cursor: Any, is_whole: bool) -> None:
         """Close a cursor; cancel its statement if it was not read to the end."""
         try:
             if not is_whole:
@@ -341,17 +341,17 @@ class Selection:
         return f"SELECT {chosen} FROM {self.rows}{where}{'' if limit is None else f' LIMIT {limit}'}"
 
     def query_of(self, column: str, condition: str | None = None) -> str:
-        """Return an SQL query for a user: rows whose column fulfils ``condition``, or without one the values that
-        repeat.
+        """Return an SQL query that a user can run to see the rows whose ``column`` fulfils ``condition``; without one,
+        the values that occur more than once.
         """
         expression = self.expression(column)
         if condition is not None:
             return f"SELECT n.* FROM {self.rows} WHERE {expression} {condition}"
         return f"SELECT {expression}, count(*) FROM {self.rows} GROUP BY {expression} HAVING count(*) > 1"
 
-    def described(self, connection: Connection, columns: Sequence[str], where: str) -> pa.Schema:
-        """Return the columns' Arrow schema as the database reports it; raise `CorpusError` if a column does
-        not exist.
+    def describe_columns(self, connection: Connection, columns: Sequence[str], where: str) -> pa.Schema:
+        """Return the Arrow schema of these columns as the database reports it. Raise `CorpusError` if a column does not
+        exist.
         """
         if self.expressions is None:
             schema = connection.schema(self.statement(None, limit=0))

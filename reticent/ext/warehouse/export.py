@@ -31,7 +31,7 @@ from reticent.job.run import Run
 
 def partitions(corpus: Corpus) -> list[tuple[str, int]]:
     """Return (file name, number of documents) of each partition of a corpus, in document order, empty ones too."""
-    numbers = corpus.documents_of_fragments()
+    numbers = corpus.num_documents_by_fragment()
     if not corpus.files or corpus.source.has_small_batches:
         return [("part-00000.parquet", sum(numbers))]
     files = [Path(os.path.abspath(file)) for file in corpus.files]  # without "..", which would lead out of the table

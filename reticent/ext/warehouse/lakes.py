@@ -51,15 +51,17 @@ class _Lake:
         """Do nothing, as no file is kept open."""
 
     def _requested_version(self, expected: str) -> int | None:
-        """Return the version number that the job names; None for the newest; raise `PolicyError` if it is no number."""
+        """Return the version number that the job names, None for the newest. Raise `PolicyError` if it is no number;
+        the message says what is ``expected``.
+        """
         wanted = self._settings.version
         if wanted is not None and not wanted.isdecimal():
             raise PolicyError(f"corpus.version: expected the {expected} of the {type(self).__name__[:-6]} table")
         return None if wanted is None else int(wanted)
 
-    def _failure(self, error: Exception, said: str) -> CorpusError:
-        """Return a `CorpusError` for a library's error, without its message."""
-        return CorpusError(f"{self.name}: {said} ({type(error).__name__})")
+    def _failure(self, error: Exception, description: str) -> CorpusError:
+        """Return a `CorpusError` for a library's error, with ``description`` in place of the library's message."""
+        return CorpusError(f"{self.name}: {description} ({type(error).__name__})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +80,8 @@ class _Files:
 
 
 def _physical_fields(table: Any, columns: Mapping[str, pa.Field]) -> dict[str, pa.Field]:
-    """Return table column -> field under its physical name in the data files (Delta column mapping by name), without
-    partition and nested columns.
+    """Return table column -> Arrow field under its physical name in the data files (Delta column mapping). Partition
+    and nested columns are left out.
     """
     names = {field.name: field.metadata.get("delta.columnMapping.physicalName") for field in table.schema().fields}
     apart = {*table.metadata().partition_columns}

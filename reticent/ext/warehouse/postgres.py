@@ -86,10 +86,10 @@ class Postgres:
     @property
     def row_security(self) -> str:
         """A sentence on whether row-level security may hide rows, for the manifest."""
-        return "only the rows that policies show to the role" if self._filtered else "no row is hidden"
+        return "only the rows that policies show to the role" if self._accepts_filtered_rows else "no row is hidden"
 
     @property
-    def _filtered(self) -> bool:
+    def _accepts_filtered_rows(self) -> bool:
         """Whether the job accepts that row-level security hides rows."""
         return self._settings.row_security == "filtered"
 
@@ -97,7 +97,7 @@ class Postgres:
         """Return the id of the database snapshot that all reads see, as bytes; the snapshot is taken at the
         first call.
         """
-        self._hold()
+        self._open_snapshot()
         return self._snapshot.encode()
 
     def batches(
@@ -118,7 +118,7 @@ class Postgres:
         """
         with self._reader(part, parts) as reader:
             if reader is not None:
-                yield from self._read(*reader, columns, self._digested, batch_rows)
+                yield from self._read(*reader, columns, self._text_digest_expression, batch_rows)
 
     def texts(
         self, doc_ids: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
@@ -132,22 +132,24 @@ class Postgres:
 
     def ids_of(self, table: str | None) -> pa.Array:
         """Return the distinct individual ids in a withdrawal ``table``, or in the documents if it is None."""
-        held, name = self._hold(), self._settings.individual_id
+        held, name = self._open_snapshot(), self._settings.individual_id
         try:
             if table is None:
-                return self._ids(held, self._selection([name]))
+                return self._distinct_individuals(held, self._selection([name]))
             held.execute("SET LOCAL row_security TO off")  # of a register no row may be hidden
-            found = self._ids(held, self._selection([name]).of_register(self._look_up(held, table)[0], name))
-            if self._filtered:
+            found = self._distinct_individuals(
+                held, self._selection([name]).of_register(self._look_up_table(held, table)[0], name)
+            )
+            if self._accepts_filtered_rows:
                 held.execute("SET LOCAL row_security TO on")
             return found
         except CorpusError as error:
             raise CorpusError(str(error).replace(self.name, f"{self.name} {table or ''}".rstrip(), 1)) from None
 
-    def _ids(self, held: Connection, selection: Selection) -> pa.Array:
+    def _distinct_individuals(self, held: Connection, selection: Selection) -> pa.Array:
         """Return the distinct individual ids of a selection, without blank ones."""
         name = self._settings.individual_id
-        (column,) = selection.described(held, [name], self.name)
+        (column,) = selection.describe_columns(held, [name], self.name)
         expression = self._as_text(column, selection.expression(name))
         statement = selection.statement({name: expression}, f"{expression} IS NOT NULL", distinct=True)
         batches = [self._require_whole_ids(batch, {name: column}) for batch in held.batches(statement, 1 << 16)]
@@ -163,22 +165,24 @@ class Postgres:
         names = self._settings
         columns = [names.doc_id, names.individual_id, names.text]
         for batch in (
-            self._read(self._hold(), None, columns, self._digested, 1 << 16, gone=True) if len(self._gone) else ()
+            self._read(self._open_snapshot(), None, columns, self._text_digest_expression, 1 << 16, excluded=True)
+            if len(self._gone)
+            else ()
         ):
             values = [column.cast(field.type) for column, field in zip(batch.columns, DOCUMENTS_LEFT, strict=True)]
             yield pa.record_batch(values, schema=DOCUMENTS_LEFT)
 
-    def _digested(self, field: pa.Field, name: str) -> str:
-        """Return the SQL expression of a column as text; of the text column its SHA-256."""
+    def _text_digest_expression(self, field: pa.Field, name: str) -> str:
+        """Return the SQL expression of a column as text, or for the text column that of its SHA-256."""
         text = self._as_text(field, name)
         return f"sha256(convert_to({text}, 'UTF8'))" if field.name == self._settings.text else text
 
     @contextmanager
     def _reader(self, part: int, parts: int) -> Iterator[tuple[Connection, str | None] | None]:
-        """Context manager: a connection that sees the snapshot, and the SQL condition of the part; None for an empty
-        part.
+        """Context manager that yields a connection which sees the snapshot, and the SQL condition of the part. It
+        yields None for an empty part.
         """
-        held = self._hold()
+        held = self._open_snapshot()
         if parts == 1 or self._num_blocks is None:
             yield (held, None) if part == 0 else None
             return
@@ -199,16 +203,16 @@ class Postgres:
         """Open a connection with the session settings of a reading."""
         connect = partial(open_postgres, self._address, "corpus.source", autocommit=True)
         connection = Connection(self.name, connect, OPTIONS)
-        for setting in (*SETTINGS, *(["SET LOCAL row_security TO on"] if self._filtered else [])):
+        for setting in (*SETTINGS, *(["SET LOCAL row_security TO on"] if self._accepts_filtered_rows else [])):
             connection.execute(setting)
         return connection
 
-    def _hold(self) -> Connection:
+    def _open_snapshot(self) -> Connection:
         """Return the connection that holds the snapshot; both are made at the first call."""
         if self._held is None:
             held = self._connect()
             try:
-                self._relation, self._num_blocks = self._find(held)
+                self._relation, self._num_blocks = self._find_relation(held)
                 self._snapshot = str(held.rows("SELECT current_database() || ' ' || pg_current_snapshot()::text")[0][0])
                 if self._settings.connections > 1:
                     self._exported = str(held.rows("SELECT pg_export_snapshot()")[0][0])
@@ -218,18 +222,20 @@ class Postgres:
             self._held = held
         return self._held
 
-    def _find(self, held: Connection) -> tuple[str | None, int | None]:
+    def _find_relation(self, held: Connection) -> tuple[str | None, int | None]:
         """Return the table's SQL name (None for a query) and its number of blocks (None for a view or a query)."""
         preset = self._settings.preset
         table = self._settings.table or (PRESETS[preset].notes if preset else None)
         if table is None:
             return None, None
-        relation, kind, num_blocks = self._look_up(held, table)
+        relation, kind, num_blocks = self._look_up_table(held, table)
         held.schema(f"SELECT 1 FROM {relation} LIMIT 0")  # until the end of the transaction nothing may move its rows
         return relation, int(num_blocks) if kind in ("r", "p", "m") and num_blocks is not None else None
 
-    def _look_up(self, held: Connection, table: str) -> tuple[str, str, Any]:
-        """Return (SQL name, kind, number of blocks) of a table from the catalogue; only this name enters statements."""
+    def _look_up_table(self, held: Connection, table: str) -> tuple[str, str, Any]:
+        """Look up a table in the catalogue; return its SQL name, kind and number of blocks. Only this SQL name enters
+        statements.
+        """
         found = held.rows(
             "SELECT c.oid::regclass::text, c.relkind::text, (greatest(pg_relation_size(c.oid, 'main'), "
             "(SELECT max(pg_relation_size(relid, 'main')) FROM pg_partition_tree(c.oid) WHERE isleaf)) "
@@ -252,22 +258,22 @@ class Postgres:
         expression_of: Callable[[pa.Field, str], str],
         batch_rows: int,
         doc_ids: Sequence[str] | None = None,
-        gone: bool = False,
+        excluded: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the selected blocks and documents, without excluded individuals or, with ``gone``, only
-        theirs.
+        """Yield the rows of these blocks and documents, without those of excluded individuals, or with ``excluded``
+        only theirs.
         """
         settings = self._settings
         asked = list(dict.fromkeys([*columns, settings.doc_id, settings.individual_id]))
         selection = self._selection(asked)
-        described = {field.name: field for field in selection.described(connection, asked, self.name)}
+        described = {field.name: field for field in selection.describe_columns(connection, asked, self.name)}
         as_text = {name: self._as_text(field, selection.expression(name)) for name, field in described.items()}
         expressions = {name: expression_of(described[name], selection.expression(name)) for name in columns}
         conditions = [blocks]
         if len(self._gone):
             owner = as_text[settings.individual_id]
-            listed = f"{owner} {'' if gone else 'NOT '}IN (SELECT unnest({_array_literal(self._gone.to_pylist())}))"
-            conditions.append(listed if gone else f"{owner} IS NULL OR {listed}")
+            listed = f"{owner} {'' if excluded else 'NOT '}IN (SELECT unnest({_array_literal(self._gone.to_pylist())}))"
+            conditions.append(listed if excluded else f"{owner} IS NULL OR {listed}")
         if doc_ids is not None:
             conditions.append(f"{as_text[settings.doc_id]} = ANY({_array_literal(doc_ids)})")
         for batch in connection.batches(selection.statement(expressions, *conditions), batch_rows):

@@ -200,7 +200,7 @@ class _Transaction:
         """Empty a table, and replace its columns by those of the result if they differ."""
         shape = ResultTable(result.name, result.schema, lambda: iter(()))
         self._ingest(shape, "reticent_shape", temporary=True)
-        now, wanted = self._columns(table), self._columns("pg_temp.reticent_shape")
+        now, wanted = self._describe_columns(table), self._describe_columns("pg_temp.reticent_shape")
         self.execute("DROP TABLE pg_temp.reticent_shape")
         self.execute(f"TRUNCATE {table}")
         if [column[:2] for column in now] != [column[:2] for column in wanted]:
@@ -209,8 +209,8 @@ class _Transaction:
             for name, kind, _ in wanted:
                 self.execute(f"ALTER TABLE {table} ADD COLUMN {quoted(name)} {kind}")
 
-    def _columns(self, table: str) -> list[tuple[Any, ...]]:
-        """Return the rows of the database's catalogue on the table's columns."""
+    def _describe_columns(self, table: str) -> list[tuple[Any, ...]]:
+        """Return one row for each column of a table from the database's catalogue."""
         return self.execute(COLUMNS.format(table=literal(table)))
 
     def add_note_nlp(
@@ -221,8 +221,8 @@ class _Transaction:
         overwrite: bool,
         left_out: LeftOut | None,
     ) -> tuple[int, int]:
-        """Add spans to OMOP's note_nlp table, with ``overwrite`` in place of earlier exports; return the numbers of
-        rows added, and of rows left of withdrawn individuals.
+        """Add spans to OMOP's table note_nlp; with ``overwrite`` they replace those of earlier exports. Return the
+        number of rows added, and of rows that withdrawn individuals still have.
         """
         table = ".".join(quoted(part) for part in name if part is not None)
         self._ingest(_with_checked_ids(documents), "reticent_documents", temporary=True)
@@ -237,12 +237,12 @@ class _Transaction:
                 f"{self._where}: {table} has rows of an export; --overwrite replaces those of these notes"
             )
         left = self._delete_withdrawn(ours, left_out, overwrite)
-        kinds = {column: (kind, makes) for column, kind, makes in self._columns(table)}
+        kinds = {column: (kind, makes) for column, kind, makes in self._describe_columns(table)}
         if missing := [column for column in ("note_nlp_id", "note_id", "offset") if column not in kinds]:
             raise CorpusError(f"{self._where}: {table} has no column {missing[0]}, so it is no note_nlp of OMOP")
         makes_key = kinds["note_nlp_id"][1] == "true"
         if makes_key:
-            self._advance(table)
+            self._advance_key_sequence(table)
         self.execute(
             INSERT.format(
                 table=table,
@@ -256,23 +256,23 @@ class _Transaction:
         )
         return count, left
 
-    def _delete_withdrawn(self, ours: str, left_out: LeftOut | None, delete: bool) -> int:
-        """Delete the exported rows of withdrawn individuals' documents if ``delete``; return the number of such rows
-        that remain.
+    def _delete_withdrawn(self, exported_rows: str, left_out: LeftOut | None, delete: bool) -> int:
+        """Find the exported rows of withdrawn individuals' documents, and delete them if ``delete``. Return how many
+        remain. ``exported_rows`` is the SQL of our rows, FROM and WHERE.
         """
         if not left_out:
             return 0
-        rows = self.execute(f"SELECT note_id::text, count(*) {ours} GROUP BY note_id")
+        rows = self.execute(f"SELECT note_id::text, count(*) {exported_rows} GROUP BY note_id")
         gone = left_out.has("document", pa.array([row[0] for row in rows], pa.string()))
         notes = [row for row, is_gone in zip(rows, gone, strict=True) if is_gone]
         if not delete:
             return sum(int(row[1]) for row in notes)
         for start in range(0, len(notes), IDS_PER_STATEMENT):
             numbers = ", ".join(str(int(row[0])) for row in notes[start : start + IDS_PER_STATEMENT])
-            self.execute(f"DELETE {ours} AND note_id IN ({numbers})")
+            self.execute(f"DELETE {exported_rows} AND note_id IN ({numbers})")
         return 0
 
-    def _advance(self, table: str) -> None:
+    def _advance_key_sequence(self, table: str) -> None:
         """Set the sequence of the table's key beyond its largest value, since earlier exports chose numbers
         themselves.
         """

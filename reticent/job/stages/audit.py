@@ -21,7 +21,7 @@ from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Ledger
 from reticent.audit.evidence.sampled import SampledRecall
 from reticent.audit.judgement.verdict import ARITHMETIC
-from reticent.audit.membership.validity import judged
+from reticent.audit.membership.validity import with_attack_verdicts
 from reticent.audit.report.page import page_digest, write_report
 from reticent.core.artifact import delete_artifact, delete_unfinished, read_manifest, require_kind
 from reticent.core.json_toml import read_json
@@ -69,7 +69,7 @@ def corpus_section(run: Run) -> CorpusEvidence:
         row["share"] = {"value": found / n if n else None, "low": low, "high": high, **about}
     individual = run.individuals.individual_codes(run.corpus.scan().column("individual_id").combine_chunks())
     statistics["detected"] = detected_spans(
-        run.folder / "spans" / "spans.parquet", individual, small_cell=run.job.audit.small_cell
+        run.folder / "spans" / "spans.parquet", individual, min_individuals=run.job.audit.small_cell
     )
     asked = require_kind(run.folder / "spans", "spans").counts
     if "long_documents" in asked:
@@ -253,7 +253,7 @@ def gather_evidence(run: Run) -> AuditEvidence:
         },
         settings=all_settings(run.job),
         corpus=replace(corpus_section(run), near_copies=near_copies_section(run)),
-        models=judged([_read_measurement(run, measurement) for measurement in measurements]),
+        models=with_attack_verdicts([_read_measurement(run, measurement) for measurement in measurements]),
         **parts,
     )
     return with_earlier(run, judge_gates(run, evidence))

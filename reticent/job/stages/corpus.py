@@ -112,7 +112,7 @@ def _drop_withdrawn(run: Run) -> None:
     was_known = (
         "withdrawn" not in read_manifest(place).counts and load_kept_job(run.folder / JOB).corpus.withdrawn == lists
     )
-    if was_known and (not record or record.people(gone, run.job.corpus.ids).all()):
+    if was_known and (not record or record.has_individuals(gone, run.job.corpus.ids).all()):
         return  # an earlier version read them, which left whom lists name out of every stage
     if len(gone):
         with write_artifact(place, **about) as writer:
@@ -145,6 +145,8 @@ def _read_documents(run: Run, folder: Path, counts: dict[str, Any], *, refresh: 
         if isinstance(source, Refreshed):
             assert refresh is not None
             refresh.changed, counts["fetched"] = source.changed(), source.num_fetched
+        for note in getattr(remote, "notes", ()):
+            run.progress.warn(note)
         if num_unread := getattr(remote, "num_unread", 0):
             counts["unread"] = num_unread
             run.progress.warn(

@@ -23,7 +23,7 @@ from reticent.engine.detect import (
 from reticent.engine.detect.common import counted_words, learn_common_words
 from reticent.engine.detect.passages import cached, delete_cache
 from reticent.engine.detect.propagate import propagate
-from reticent.engine.detect.records import missing_records
+from reticent.engine.detect.records import missing_records_warning
 from reticent.engine.languages import KNOWN, OtherLanguages
 from reticent.engine.reuse import ReusedSpans
 from reticent.job.artefact import Artefact, Step
@@ -201,7 +201,7 @@ def _check_records(run: Run, detector: Any, counts: dict[str, Any]) -> None:
     ids = run.documents.scan().column("individual_id").unique()
     path = run.job.detect.of("records").get("table")
     detector.check_ids(ids, f"{path} column individual_id")
-    missing = detector.num_without(ids)
+    missing = detector.num_without_record(ids)
     if missing == len(ids):
         raise CorpusError(
             f"{path}: column individual_id holds none of the {len(ids):,} individuals of the documents "
@@ -209,4 +209,4 @@ def _check_records(run: Run, detector: Any, counts: dict[str, Any]) -> None:
         )
     if missing:
         counts["without_record"] = missing
-        run.progress.warn(missing_records(missing, len(ids), path))
+        run.progress.warn(missing_records_warning(missing, len(ids), path))

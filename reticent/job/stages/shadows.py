@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reticent.audit.membership.draws import draw_population, shadow_individuals, training_seed
+from reticent.audit.membership.draws import draw_population, split_for_shadow, training_seed
 from reticent.audit.membership.names import ON_HOLDOUT
 from reticent.core.eta import Work
 from reticent.core.resolve import resolve
@@ -98,7 +98,7 @@ class Shadow:
     @property
     def individuals(self) -> Individuals:
         """A split whose members are the individuals that the shadow is trained on."""
-        return shadow_individuals(self.run.individuals, seed=self.run.job.seed, number=self.number)
+        return split_for_shadow(self.run.individuals, seed=self.run.job.seed, shadow_number=self.number)
 
     def index(self, spill_folder: Path) -> NgramIndex:
         """Return the n-gram index of the shadow's individuals, with the noise of its recipe's threshold."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from unittest.mock import Mock
 
 import pytest
 from fixtures.command import command
+from fixtures.jobs import unpack_old_run
 
 from reticent.audit.config import DossierConfig
 from reticent.audit.evidence.audit import AuditEvidence
@@ -33,7 +33,6 @@ from reticent.job.pipeline import execute
 from reticent.job.run import Run
 
 pytestmark = pytest.mark.usefixtures("one_thread", "without_figures")
-ARCHIVE = Path(__file__).parents[2] / "job" / "old-run.tar.xz"
 
 
 def job_of(run: Path, **changes: Any) -> Run:
@@ -46,9 +45,7 @@ def job_of(run: Path, **changes: Any) -> Run:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The old run, and beside it the same once today's version has audited it."""
-    folder = tmp_path_factory.mktemp("runs")
-    with tarfile.open(ARCHIVE) as tar:
-        tar.extractall(folder, filter="data")
+    folder = unpack_old_run(tmp_path_factory.mktemp("runs"))
     shutil.copytree(folder / "monday", folder / "old")
     execute(job_of(folder / "monday"))
     return folder

@@ -24,7 +24,7 @@ from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.validity import INVALID, QUIET
 from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.report.environment import template_environment
-from reticent.audit.report.findings import plain_findings, said_of_epsilon
+from reticent.audit.report.findings import explain_epsilon, plain_findings
 from reticent.audit.report.page import extraction_html
 from reticent.audit.report.risk_text import OUTCOMES, REASONS, explained, number_in_words, shown_models, verdicts_on
 from reticent.audit.stats.estimate import Estimate
@@ -96,7 +96,7 @@ def test_the_first_screen_of_a_report_says_the_verdict_of_the_dossier(
     audit, t = published_audit(), Texts(language)
     screen = template_environment(t).get_template("first_screen.html.j2")
     verdicts = verdicts_on(shown_models(audit, t), t)
-    html = screen.render(audit=audit, near_copies=list(near_copies_lines(audit, t)), verdicts=verdicts)
+    html = screen.render(audit=audit, near_copies=list(near_copies_lines(audit, t)), verdicts=verdicts, elsewhere=False)
     section, dossier = parsed(html), parsed(pages[language])
     verdict = next(part for part in dossier.iter("section") if part.get("id") == "verdict")
     shown, judged = text_of(section), text_of(verdict)
@@ -158,7 +158,7 @@ def test_the_card_of_a_model_with_an_epsilon_has_no_other_number_of_the_corpus()
     assert "eval_results" not in card.data
     assert guarantee in card.text
     assert "Any figure of the documents would be outside of it" in card.text
-    for line in card.text.replace(guarantee, "").replace(said_of_epsilon(guarantee, ENGLISH), "").splitlines():
+    for line in card.text.replace(guarantee, "").replace(explain_epsilon(guarantee, ENGLISH), "").splitlines():
         if not line.startswith(("# ", "Digest", "Tested")):
             assert not set(re.findall(r"\d[\d.,]*", line)) - {"2"}, line  # of fewer than k
     for language, said in (("en", "are outside of it, and so are people whom"), ("fr", "la décision de diffuser n’y")):
@@ -673,6 +673,18 @@ def test_rows_of_the_vocabulary_are_not_counted_as_people(language: Language, ro
         entry["inversion"] = {"embedding_shift": shift}
     page = text_of(parsed(rendered(audit, language))).replace(NO_BREAK, " ")
     assert rows in page
+    assert not re.search("27 (people|personnes)", page)
+
+
+@pytest.mark.parametrize(("language", "households"), [("en", "27 households"), ("fr", "27 foyers")])
+def test_households_that_a_set_of_words_singles_out_are_not_counted_as_people(
+    language: Language, households: str
+) -> None:
+    audit = tiny_audit()
+    for row in audit["corpus"]["unicity"]:
+        row["share"] |= {"n": 27, "unit": "household"}
+    page = text_of(parsed(rendered(audit, language))).replace(NO_BREAK, " ")
+    assert households in page
     assert not re.search("27 (people|personnes)", page)
 
 

@@ -30,7 +30,13 @@ from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.core.errors import PolicyError
 from reticent.engine.schema import DIRECT
 from reticent.engine.store import TokenStore
-from reticent.ext.inversion.association import Pairs, association, draw_pairs, pair_rates, read_association_templates
+from reticent.ext.inversion.association import (
+    Pairs,
+    association,
+    draw_name_term_pairs,
+    pair_rates,
+    read_association_templates,
+)
 from reticent.ext.inversion.embedding_shift import embedding_shift, identifier_only_rows, kinds_of_tokens
 from reticent.ext.inversion.identifiers import runs_of
 from reticent.ext.inversion.inversion import InversionConfig
@@ -61,7 +67,7 @@ def drawn(seed: int = 0, config: InversionConfig = CONFIG, member: np.ndarray | 
     runs = runs_of(store, slots, "direct", words, table, categories)
     member = np.arange(PEOPLE) % 2 == 0 if member is None else member
     is_name = runs.categories == NAME
-    return store, draw_pairs(store, slots, surfaces, runs, is_name, member, config, words, seed=seed)
+    return store, draw_name_term_pairs(store, slots, surfaces, runs, is_name, member, config, words, seed=seed)
 
 
 def test_terms_are_words_that_a_band_of_people_use_and_decoys_are_people_who_do_not() -> None:

@@ -41,7 +41,7 @@ from reticent.ext.inversion.inversion import (
     UNSCORED,
     in_place,
     inversion,
-    ranks_of,
+    rank_first_scores,
     score_candidates,
     score_in_place,
 )
@@ -389,12 +389,12 @@ def oracle(scores: list[float]) -> tuple[float, float]:
 @settings(max_examples=examples(60))
 @given(st.lists(st.lists(st.integers(-2, 2).map(float), min_size=5, max_size=5), min_size=1, max_size=6))
 def test_ranks_with_ties_matches_oracle(rows: list[list[float]]) -> None:
-    rank, first = ranks_of(np.array(rows))
+    rank, first = rank_first_scores(np.array(rows))
     assert list(zip(rank, first, strict=True)) == [pytest.approx(oracle(row)) for row in rows]
 
 
 def test_noise_of_float32_breaks_no_tie() -> None:
-    rank, first = ranks_of(np.array([[-100.00001, -100.0, -100.00002]]))
+    rank, first = rank_first_scores(np.array([[-100.00001, -100.0, -100.00002]]))
     assert (rank.tolist(), first.tolist()) == ([2.0], [1 / 3])
 
 

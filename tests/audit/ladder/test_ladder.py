@@ -24,7 +24,7 @@ from reticent.audit.stats.estimate import Estimate
 from reticent.core.errors import PolicyError
 from reticent.engine.corpus import open_corpus
 from reticent.engine.split import SplitConfig, split_individuals
-from reticent.ext.ladder.measure import Scores, cue_scores, ladder, margins, score_ladder, told_of_members
+from reticent.ext.ladder.measure import Scores, cue_scores, diagnosis_auc_excess, ladder, margins, score_ladder
 from reticent.ext.ladder.questions import Diagnosis, Questions, _last_unseen_sentence, make_questions, read_terms
 from reticent.trainer.models import special_ids
 
@@ -52,7 +52,7 @@ def asked(seed: int = 0) -> Questions:
 
 def told(questions: Questions, scores: np.ndarray, base: np.ndarray | None = None) -> Estimate:
     has, lacks = questions.written, ~questions.recorded
-    return told_of_members(questions, scores, base, has, lacks, np.arange(len(DIAGNOSES)))[0]
+    return diagnosis_auc_excess(questions, scores, base, has, lacks, np.arange(len(DIAGNOSES)))[0]
 
 
 # ------------------------------------------------------------------ arithmetic
@@ -103,7 +103,7 @@ def test_a_diagnosis_of_too_few_is_left_out(each: int, num: int) -> None:
     written[rows, 0] = recorded[rows, 0] = False
     own = replace(questions, written=written, recorded=recorded)
     scores = np.random.default_rng(0).normal(size=written.shape)
-    assert told_of_members(own, scores, None, written, ~recorded, np.arange(4))[1] == num
+    assert diagnosis_auc_excess(own, scores, None, written, ~recorded, np.arange(4))[1] == num
 
 
 def test_a_classifier_of_cues_learns_what_they_say_of_others_and_nothing_of_one_alone() -> None:
@@ -186,7 +186,7 @@ def test_members_that_are_relabelled_at_random_are_told_no_more(scored: dict[str
     for _ in range(200):
         own = replace(questions, is_member=random.permutation(questions.is_member))
         cells = [
-            told_of_members(
+            diagnosis_auc_excess(
                 own, margins(scored["others"]["diagnoses"][:, rung]), None, own.written, ~own.recorded, chosen
             )
             for rung in (0, 3)

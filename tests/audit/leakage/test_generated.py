@@ -16,7 +16,7 @@ from reticent.audit.leakage.generated import (
     draw_prompts,
     generated_leakage,
     newly_written,
-    texts_of,
+    texts_by_row,
 )
 from reticent.audit.leakage.identifiers import Identifiers
 from reticent.audit.leakage.words import SurfaceTable, words_of
@@ -104,7 +104,7 @@ def test_a_model_writes_and_its_rates_carry_the_decoding() -> None:
         generated_leakage(each, store, members, identifiers, table, words, config, num_bootstrap=20, seed=0)
         for each in (written, other)
     )
-    rest, texts = texts_of(written, store, config, words)
+    rest, texts = texts_by_row(written, store, config, words)
     assert [len(own) for own in texts] == [2] * len(rest) == [2] * len(written.documents)
     of_first = store.input_ids[slice(*store.doc_offsets[written.documents[0] :][:2])][config.prefix_tokens :]
     assert rest[0] == words.decode(of_first[: config.num_tokens])

@@ -20,7 +20,7 @@ from reticent.audit.leakage.leakage import (
     privacy_by_category,
     shared_over_base,
 )
-from reticent.audit.leakage.unshared import Users, standardised
+from reticent.audit.leakage.unshared import Users, standardised_weights
 from reticent.audit.leakage.words import Words
 from reticent.audit.stats.estimate import Estimate
 from reticent.engine.schema import DIRECT
@@ -127,7 +127,7 @@ def test_one_side_alone_is_compared_by_number_of_users_and_category() -> None:
         case.identifiers, case.leaked(range(num)), case.is_member, categories, ("", "ID", "NAME"), **OPTIONS
     )
     assert [by[name].excess.unshared.excess.value for name in ("ID", "NAME")] == [0.0, 0.0]  # type: ignore[union-attr]
-    weights = standardised(np.array([1, 1, 2]), np.array([True, False, False]), np.array([False, True, True]))
+    weights = standardised_weights(np.array([1, 1, 2]), np.array([True, False, False]), np.array([False, True, True]))
     assert weights.tolist() == [1.0, 1.0, 0.0]
 
 

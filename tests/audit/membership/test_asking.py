@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from reticent.audit.config import AuditConfig, GenerationConfig
-from reticent.audit.leakage.generated import Written, continue_documents, texts_of
+from reticent.audit.leakage.generated import Written, continue_documents, texts_by_row
 from reticent.audit.membership.asked import asking_scores
 from reticent.audit.membership.asking import ASKING_ATTACKS, checkpoints_score, information_score, probing_score
 from reticent.audit.membership.attacks import attack
@@ -212,7 +212,7 @@ def test_continuations_belong_to_their_documents(people: TokenStore) -> None:
     ids = people.input_ids.reshape(PEOPLE, LENGTH).astype(np.int64)
     of_others = Written(np.arange(PEOPLE), ids[:, :8], np.roll(ids, 1, axis=0)[:, None, 8:])
     own = Written(np.arange(PEOPLE), ids[:, :8], ids[:, None, 8:])
-    scores = [coverage_score(*texts_of(each, people, GENERATION, tokenizer())) for each in (own, of_others)]
+    scores = [coverage_score(*texts_by_row(each, people, GENERATION, tokenizer())) for each in (own, of_others)]
     assert (scores[0] == 1).all()
     assert scores[1].mean() < 0.2
 

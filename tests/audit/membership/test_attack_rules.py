@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.membership.asking import ASKING_ATTACKS
 from reticent.audit.membership.attacks import ATTACKS
-from reticent.audit.membership.measure import subgroups, worst_subgroup
+from reticent.audit.membership.measure import subgroup_labels, worst_subgroup
 from reticent.audit.membership.names import DIFFERENCES
 from reticent.audit.membership.table import Need
 from reticent.audit.membership.validity import (
@@ -27,7 +27,7 @@ from reticent.audit.membership.validity import (
     OTHER_WAY,
     QUIET,
     detectable_auc,
-    judged,
+    with_attack_verdicts,
 )
 from reticent.audit.stats.intervals import auc_estimate, best_attack, clustered_auc
 
@@ -192,7 +192,7 @@ def test_groups_of_few_people_are_not_measured() -> None:
 def test_people_are_grouped_by_documents_length_and_columns() -> None:
     token = (5, 0, 0)
     store = make_store(*([token] * n for n in (1, 1, 9, 9, 5, 5)), individual=[0, 0, 1, 2, 3, 3])
-    groups = subgroups(store, {"ward": np.array(["a", "b", "b", "a"]), "site": np.array(["x"] * 4)})
+    groups = subgroup_labels(store, {"ward": np.array(["a", "b", "b", "a"]), "site": np.array(["x"] * 4)})
     assert sorted(groups) == ["documents", "length", "ward"]  # a site that all share parts nobody
     assert groups["ward"].tolist() == ["ward a", "ward b", "ward b", "ward a"]
     assert len(set(groups["documents"][[1, 2]])) == 1
@@ -214,7 +214,7 @@ def blind(low: float, high: float, **more: Any) -> dict[str, Any]:
 
 
 def on(models: list[dict[str, Any]]) -> list[ModelEvidence]:
-    return judged([filled(ModelEvidence, one) for one in models])
+    return with_attack_verdicts([filled(ModelEvidence, one) for one in models])
 
 
 BASE = entry("base", 0.45, 0.55, epoch=0, **blind(0.4, 0.6))

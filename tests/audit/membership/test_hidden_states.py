@@ -12,7 +12,7 @@ from fixtures.stores import make_store
 from sklearn.linear_model import LogisticRegression
 
 from reticent.audit.membership.attacks import attack
-from reticent.audit.membership.hidden_states import NUM_DECOYS, PENALTY, identified, states_score, training_half
+from reticent.audit.membership.hidden_states import NUM_DECOYS, PENALTY, reidentify_authors, states_score, training_half
 from reticent.audit.scoring.states import document_states
 from reticent.core.errors import TrainingError
 from reticent.trainer.windows import SpecialIds
@@ -111,7 +111,7 @@ def test_a_document_is_told_where_it_is_nearer_to_ones_own_than_all_decoys_are()
     member = individuals < num
     person = random.normal(size=(2 * num, 3))[individuals]
     states = person + random.normal(size=person.shape) * [0.3, 1.0, 3.0]
-    hits, codes, members = identified(states, individuals, member, seed=1)
+    hits, codes, members = reidentify_authors(states, individuals, member, seed=1)
     learned = training_half(individuals, member, 1)[::2]
     first, second = states[::2], states[1::2]
     within = ((first - second)[learned] ** 2).mean(axis=0)
@@ -122,10 +122,10 @@ def test_a_document_is_told_where_it_is_nearer_to_ones_own_than_all_decoys_are()
         far = (((second[own] - first[who]) ** 2) / (within + within.mean())).sum(axis=1)
         assert hit == (own[np.argmin(far)] == who)
     assert 0.1 < hits.mean() < 0.9
-    alike = identified(np.ones_like(states), individuals, member, seed=1)[0]
+    alike = reidentify_authors(np.ones_like(states), individuals, member, seed=1)[0]
     assert alike.tolist() == [1 / (NUM_DECOYS + 1)] * len(alike)  # nothing to tell them by
     few = individuals < num + 6
-    assert not len(identified(states[few & ~member], individuals[few & ~member], member[few & ~member])[0])
+    assert not len(reidentify_authors(states[few & ~member], individuals[few & ~member], member[few & ~member])[0])
 
 
 @pytest.mark.parametrize(("name", "told"), [("own", True), ("surrogate", False)])
@@ -141,7 +141,7 @@ def test_a_name_in_both_documents_tells_whose_they_are_and_a_surrogate_does_not(
         individual=np.repeat(np.arange(people), 2).tolist(),
     )
     states = document_states(toy_model("gpt2").eval(), store, CAUSAL, device="cpu")
-    hits, _, members = identified(states, store.individual, store.individual % 2 == 0)
+    hits, _, members = reidentify_authors(states, store.individual, store.individual % 2 == 0)
     assert 0 < members.sum() < len(hits)
     assert (hits.mean() > 0.5) == told
     assert told or hits.mean() < 0.2

@@ -60,7 +60,8 @@ def test_a_number_is_the_mean_over_documents_of_the_mean_of_the_kind() -> None:
     masks = dict(audit.masks(0))
     log_probs = np.array([-1, -3, -8, -8, -8, -5, np.nan, -4], dtype=np.float32)
     ordinary, rare = (
-        audit.of_individuals(audit.document_log_probs(log_probs, masks[kind])) for kind in ("ordinary", "rare")
+        audit.aggregate_to_individuals(audit.document_log_probs(log_probs, masks[kind]))
+        for kind in ("ordinary", "rare")
     )
     assert ordinary.tolist() == [-3.5, -4.0]  # of -2 and -5
     assert rare[0] == -8
@@ -247,7 +248,7 @@ def test_lira_of_an_individual_is_the_sum_over_their_documents() -> None:
         kept = np.tile(np.repeat(np.arange(3) < copies, len(DOCUMENT)), 4)
         told = [(np.where(kept, -2.0 - 1.0 * (n % 2), np.nan), np.tile([n % 2 == 0] * 3, 4)) for n in range(4)]
         of_shadows = audit.shadows(told, 0)
-        own = audit._compared(
+        own = audit._score_individuals(
             audit.document_log_probs(np.where(kept, -2.1, np.nan), np.ones(60, bool)), None, 0, of_shadows
         )
         found.append(own["lira"].own)

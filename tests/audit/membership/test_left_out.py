@@ -11,7 +11,7 @@ from reticent.audit.evidence.membership import KindAttack, MeasuredAttack
 from reticent.audit.evidence.rules import publish
 from reticent.audit.membership.attacks import attack
 from reticent.audit.membership.measure import MembershipAudit
-from reticent.audit.membership.validity import SHARE, kept_without_copies
+from reticent.audit.membership.validity import SHARE, keep_without_near_copies
 
 NUM = 400  # on each side
 CODES = np.arange(2 * NUM)
@@ -20,15 +20,15 @@ IS_MEMBER = CODES < NUM
 
 def test_none_is_left_out_where_few_hold_copies_or_they_were_not_looked_for() -> None:
     copied = np.zeros(2 * NUM, dtype=bool)
-    assert kept_without_copies(CODES, IS_MEMBER, None) is None
+    assert keep_without_near_copies(CODES, IS_MEMBER, None) is None
     copied[NUM : NUM + int(SHARE * NUM)] = True
-    assert kept_without_copies(CODES, IS_MEMBER, copied) is None
+    assert keep_without_near_copies(CODES, IS_MEMBER, copied) is None
     copied[NUM : NUM + int(SHARE * NUM) + 1] = True
-    kept = kept_without_copies(CODES, IS_MEMBER, copied)
+    kept = keep_without_near_copies(CODES, IS_MEMBER, copied)
     assert kept is not None
     assert np.flatnonzero(~kept).tolist() == list(range(NUM, NUM + 5))
     members = np.roll(copied, -NUM)  # the documents of members are theirs
-    assert kept_without_copies(CODES, IS_MEMBER, members) is None
+    assert keep_without_near_copies(CODES, IS_MEMBER, members) is None
 
 
 def test_the_area_without_near_copies_is_that_of_a_corpus_without_them() -> None:
@@ -38,7 +38,7 @@ def test_the_area_without_near_copies_is_that_of_a_corpus_without_them() -> None
     scores = random.standard_normal(2 * NUM) + 2.0 * (IS_MEMBER | copied)
     audit = object.__new__(MembershipAudit)
     audit.codes, audit.code_member = CODES, IS_MEMBER
-    audit.kept = kept_without_copies(CODES, IS_MEMBER, copied)
+    audit.kept = keep_without_near_copies(CODES, IS_MEMBER, copied)
     options: Any = {"num_bootstrap": 200, "seed": 0}
     audit.bootstrap = options
     whole = attack(scores, CODES, IS_MEMBER, **options)

@@ -216,7 +216,7 @@ def test_ends_of_all_kinds_and_attacks_hold_at_once(size: int) -> None:
         common = random.standard_normal(2 * size)
         scores = {str(n): 0.7 * common + 0.7 * random.standard_normal(2 * size) for n in range(10)}
         audit = KindAudit(make_store(*[[(5, 0, 0)]] * (2 * size)), is_member, {"num_bootstrap": 200, "seed": 1}, kept)
-        found = audit._areas({("rare", name): Compared(own) for name, own in scores.items()}, LEVEL)
+        found = audit._joint_aucs({("rare", name): Compared(own) for name, own in scores.items()}, LEVEL)
         areas = [one.auc for one in found.values()]
         assert len(areas) == 20
         outside += not all(a.low <= 0.5 <= a.high for a in areas)  # type: ignore[operator]

@@ -17,7 +17,7 @@ from fixtures.jobs import Stopping, Values, changed, content, control_c, make_ho
 from fixtures.models import toy_model, toy_tokenizer
 
 from reticent.audit.membership.attacks import attack
-from reticent.audit.membership.draws import draw_half, draw_population, shadow_individuals, training_seed
+from reticent.audit.membership.draws import draw_half, draw_population, split_for_shadow, training_seed
 from reticent.audit.membership.names import DEFAULT_SHADOW_ATTACKS, ON_HOLDOUT
 from reticent.audit.membership.shadow import (
     SHADOW_ATTACKS,
@@ -68,7 +68,7 @@ SIDES = [MEMBERS] * 60 + [HELDOUT] * 40 + [REFERENCE] * 20
 
 def test_everybody_is_in_exactly_half_of_the_shadows_and_every_shadow_has_half_of_them() -> None:
     individuals = split_of(SIDES)
-    drawn = np.stack([shadow_individuals(individuals, seed=1, number=n).mask(MEMBERS) for n in range(8)])
+    drawn = np.stack([split_for_shadow(individuals, seed=1, shadow_number=n).mask(MEMBERS) for n in range(8)])
     assert (drawn[:, :100].sum(axis=0) == 4).all()
     assert (drawn.sum(axis=1) == 50).all()
     assert not drawn[:, 100:].any()  # the reference is nobody's candidate
@@ -77,7 +77,7 @@ def test_everybody_is_in_exactly_half_of_the_shadows_and_every_shadow_has_half_o
 
 def test_the_reference_stays_the_reference() -> None:
     individuals = split_of(SIDES)
-    drawn = shadow_individuals(individuals, seed=1, number=3)
+    drawn = split_for_shadow(individuals, seed=1, shadow_number=3)
     assert np.array_equal(drawn.mask(REFERENCE), individuals.mask(REFERENCE))
     assert drawn.table.schema.equals(individuals.table.schema)
 
@@ -86,7 +86,7 @@ def test_no_household_is_in_a_shadow_by_half() -> None:
     units = np.repeat(np.arange(40, dtype=np.uint32), 3)
     candidates = np.ones(120, dtype=bool)
     for number in range(6):
-        drawn = draw_half(units, candidates, seed=0, number=number)
+        drawn = draw_half(units, candidates, seed=0, shadow_number=number)
         assert set(drawn.reshape(40, 3).sum(axis=1)) == {0, 3}
         assert drawn.sum() == 60
     heldout = np.arange(120) >= 60
@@ -98,10 +98,10 @@ def test_no_household_is_in_a_shadow_by_half() -> None:
 
 def test_a_draw_depends_on_the_seed_and_the_number_alone() -> None:
     units, candidates = np.arange(50, dtype=np.uint32), np.ones(50, dtype=bool)
-    first = draw_half(units, candidates, seed=5, number=2)
-    assert np.array_equal(first, draw_half(units, candidates, seed=5, number=2))
-    assert not np.array_equal(first, draw_half(units, candidates, seed=6, number=2))
-    assert np.array_equal(first, ~draw_half(units, candidates, seed=5, number=3))
+    first = draw_half(units, candidates, seed=5, shadow_number=2)
+    assert np.array_equal(first, draw_half(units, candidates, seed=5, shadow_number=2))
+    assert not np.array_equal(first, draw_half(units, candidates, seed=6, shadow_number=2))
+    assert np.array_equal(first, ~draw_half(units, candidates, seed=5, shadow_number=3))
     assert len({training_seed(5, number) for number in range(100)} | {training_seed(6, 0)}) == 101
 
 
@@ -127,7 +127,7 @@ def hand_made(seed: int = 0) -> tuple[list[tuple[DocumentScores, np.ndarray]], D
     def said(known: np.ndarray) -> DocumentScores:
         return document_scores(difficulty + 0.3 * known + 0.1 * random.normal(size=num))
 
-    halves = [draw_half(units, member | ~member, seed=0, number=number) for number in range(8)]
+    halves = [draw_half(units, member | ~member, seed=0, shadow_number=number) for number in range(8)]
     return [(said(half), half) for half in halves], said(member), said(member & False), (units, member)
 
 

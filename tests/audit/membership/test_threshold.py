@@ -17,9 +17,9 @@ from reticent.audit.membership.threshold import (
     WordLikelihood,
     _word_scores,
     fit_likelihood,
-    spelling,
-    spelling_of,
-    target_shares,
+    normalise_word,
+    target_probabilities,
+    word_normaliser,
 )
 from reticent.engine.noisy_threshold import Noise, unprotected_shares
 from reticent.engine.schema import DIRECT
@@ -68,7 +68,7 @@ def test_scores_are_those_of_a_loop_in_python(k: int, seed: int) -> None:
     users = users_of(store, list(range(40)))
     direct = {int(i) for i in store.input_ids[(store.flags & DIRECT) != 0]}
     for wanted in (k, k + 1):
-        found = audit._subject_scores(*_word_scores(told, audit.pairs(k, wanted)), is_mean=True)
+        found = audit._subject_scores(*_word_scores(told, audit.occurrences_by_num_users(k, wanted)), is_mean=True)
         expected = np.full(40, np.nan)
         for x in range(40):
             of_words = []
@@ -162,7 +162,7 @@ def test_weighed_scores_are_those_of_a_loop_in_python(noise: Noise | None) -> No
     told = np.random.default_rng(5).normal(size=store.num_tokens) + leaky(store, members, 3)
     audit, users = audit_of(store, members), users_of(store, list(range(60)))
     direct = {int(i) for i in store.input_ids[(store.flags & DIRECT) != 0]}
-    shares = target_shares(3, noise)
+    shares = target_probabilities(3, noise)
     starts = store.doc_offsets
 
     def of_word(word: int, who: set[int]) -> float:
@@ -182,7 +182,10 @@ def test_weighed_scores_are_those_of_a_loop_in_python(noise: Noise | None) -> No
         asked = [(word, who) for word, who in asked if len(who) < len(shares) - 1]
         asked = [(word, who) for word, who in asked if shares[len(who) + 1] > shares[len(who)]]
         if asked:
-            ratios = [fits[one[0] % 5].ratio(np.array([of_word(*one)]), np.array([len(one[1])])) for one in asked]
+            ratios = [
+                fits[one[0] % 5].log_likelihood_ratio(np.array([of_word(*one)]), np.array([len(one[1])]))
+                for one in asked
+            ]
             sides[0 if members[x] else 1].append(float(np.sum(ratios)))
     higher = np.subtract.outer(*map(np.array, sides))
     found = audit.measure(told, np.zeros(len(told)), 3, noise).by_likelihood
@@ -193,7 +196,7 @@ def test_weighed_scores_are_those_of_a_loop_in_python(noise: Noise | None) -> No
 
 def test_a_fit_finds_the_two_kinds_and_a_ratio_is_that_of_the_two_mixtures() -> None:
     random = np.random.default_rng(0)
-    shares = target_shares(2, Noise(1.0, 0.1))
+    shares = target_probabilities(2, Noise(1.0, 0.1))
     users = random.integers(1, len(shares), 20_000)
     is_target = random.random(20_000) < shares[users]
     values = np.where(is_target, random.normal(2, 0.5, 20_000), random.normal(0, 1, 20_000))
@@ -209,16 +212,16 @@ def test_a_fit_finds_the_two_kinds_and_a_ratio_is_that_of_the_two_mixtures() -> 
         np.log((0.8 * target + 0.2 * none) / (0.3 * target + 0.7 * none)),
         np.log((0.3 * target + 0.7 * none) / (0.001 * target + 0.999 * none)),
     ]
-    np.testing.assert_allclose(exact.ratio(np.array([1.5, 1.5]), np.array([2, 1])), by_hand, rtol=1e-4)
+    np.testing.assert_allclose(exact.log_likelihood_ratio(np.array([1.5, 1.5]), np.array([2, 1])), by_hand, rtol=1e-4)
     assert fit_likelihood(values[:30], np.ones(30, dtype=int), shares) is None  # no target among them
     assert fit_likelihood(values[:0], users[:0], shares) is None
 
 
 def test_shares_of_targets_by_hand() -> None:
-    assert target_shares(3, None).tolist() == [0, 0, 0, 1, 1, 1, 1]
-    assert target_shares(2, Noise(1.0, 0.1)).round(3).tolist() == [0, 0, 0.1, 0.372, 0.806, 0.965, 1, 1, 1, 1]
-    assert len(target_shares(2, Noise(0.001, 1e-5))) == 1025  # never certain: so many users are looked at
-    voted = target_shares(3, Noise(8.0, 1e-5, 25))
+    assert target_probabilities(3, None).tolist() == [0, 0, 0, 1, 1, 1, 1]
+    assert target_probabilities(2, Noise(1.0, 0.1)).round(3).tolist() == [0, 0, 0.1, 0.372, 0.806, 0.965, 1, 1, 1, 1]
+    assert len(target_probabilities(2, Noise(0.001, 1e-5))) == 1025  # never certain: so many users are looked at
+    voted = target_probabilities(3, Noise(8.0, 1e-5, 25))
     assert voted[:4].max() < 1e-4
     assert 0.4 < voted[20] < 0.8
     assert voted[-4:].min() > 0.998
@@ -255,7 +258,7 @@ def test_members_whom_the_threshold_tells_are_counted_among_all(num: int) -> Non
     base = np.random.default_rng(5).normal(-5, 1, store.num_tokens)
     audit, added = audit_of(store, members), leaky(store, members, 2)
     found = audit.measure(base + added, base, 2).at_threshold
-    scores = audit._subject_scores(*_word_scores(added, audit.pairs(2, 2)), is_mean=True)
+    scores = audit._subject_scores(*_word_scores(added, audit.occurrences_by_num_users(2, 2)), is_mean=True)
     own, others = scores[members], scores[~members]
     highest = np.sort(others[np.isfinite(others)])[::-1]
     allowed = num // 200 if num > 2000 else 0
@@ -308,15 +311,20 @@ def test_a_household_is_one_user() -> None:
     store = make_store(*documents, individual=[0, 1, 2])
     audit = audit_of(store, np.array([True, True, False]), units=np.array([0, 0, 1]))
     assert audit.is_member.tolist() == [True, False]
-    assert audit.pairs(2, 2).subject.tolist() == [1, 1]  # the held-out one is asked by both documents of the household
+    assert audit.occurrences_by_num_users(2, 2).subject.tolist() == [
+        1,
+        1,
+    ]  # the held-out one is asked by both documents of the household
 
 
 def test_a_spelling_is_that_of_support() -> None:
-    assert spelling(" Élie") == spelling("E\u0301lie") == "Élie"
-    assert spelling("AS") != spelling("as")
-    assert spelling_of("exact")("AS") == "AS"
-    assert spelling_of("casefold")(" Maß") == spelling_of("casefold")("MASS") != spelling_of("casefold")("Mas")
-    assert spelling_of("fold")(" Élie") == spelling_of("fold")("ELIE") == "elie"
+    assert normalise_word(" Élie") == normalise_word("E\u0301lie") == "Élie"
+    assert normalise_word("AS") != normalise_word("as")
+    assert word_normaliser("exact")("AS") == "AS"
+    assert (
+        word_normaliser("casefold")(" Maß") == word_normaliser("casefold")("MASS") != word_normaliser("casefold")("Mas")
+    )
+    assert word_normaliser("fold")(" Élie") == word_normaliser("fold")("ELIE") == "elie"
     assert AuditConfig(surface="fold").all_values()["surface"] == "fold"
 
 
@@ -342,7 +350,7 @@ def test_words_are_counted_by_the_surface_of_the_index() -> None:
 
     class Spelt(OneTokenAWord):
         def __init__(self, surface: str):
-            self.spell = spelling_of(surface)
+            self.spell = word_normaliser(surface)
             self.numbers: dict[str, int] = {}
 
         def surfaces(self, ids: np.ndarray, words: Any) -> np.ndarray:
@@ -353,8 +361,8 @@ def test_words_are_counted_by_the_surface_of_the_index() -> None:
     for surface, at_threshold, control in (("exact", [2], []), ("casefold", [], [2, 2])):
         table: Any = Spelt(surface)
         audit = ThresholdAudit(store, members, words_of(store), table, OPTIONS)
-        assert audit.pairs(2, 2).subject.tolist() == at_threshold
-        assert audit.pairs(2, 3).subject.tolist() == control
+        assert audit.occurrences_by_num_users(2, 2).subject.tolist() == at_threshold
+        assert audit.occurrences_by_num_users(2, 3).subject.tolist() == control
 
 
 def owners(num: int, *, share_owned: float, seed: int) -> tuple[TokenStore, np.ndarray, np.ndarray]:

@@ -24,7 +24,7 @@ from reticent.audit.evidence.json_form import to_json
 from reticent.audit.membership.attacks import USER_INFERENCE, attack, individual_scores, reference_score
 from reticent.audit.membership.measure import UserInferenceHoldout
 from reticent.audit.membership.names import USER_INFERENCE_SHADOWS
-from reticent.audit.membership.validity import DISTINGUISHABLE, INVALID, judged
+from reticent.audit.membership.validity import DISTINGUISHABLE, INVALID, with_attack_verdicts
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.core.progress import Progress
@@ -197,7 +197,7 @@ def test_the_attack_is_judged_by_the_words_of_its_own_documents(low: float, verd
     measured = {"auc": auc, "num_members": 9, "num_nonmembers": 9}
     base = {**about, "recipe": "base", "membership": {}, "blind": quiet, "blind_holdout": blind}
     attacked = {**about, "recipe": "clm", "membership": {USER_INFERENCE: measured, "loss": measured}}
-    found = judged([filled(ModelEvidence, base), filled(ModelEvidence, attacked)])[1]
+    found = with_attack_verdicts([filled(ModelEvidence, base), filled(ModelEvidence, attacked)])[1]
     assert found.membership[USER_INFERENCE].verdict == verdict
     assert found.membership["loss"].verdict == DISTINGUISHABLE
 

@@ -221,7 +221,7 @@ def test_nothing_to_draw_gives_no_panel() -> None:
 
 def test_a_bound_is_drawn_hollow() -> None:
     filled, bound = estimate(0.5), {**estimate(0.5), "bound": "below"}
-    assert figure.faces_of([as_estimate(filled), as_estimate(bound)], "#123456") == ["#123456", figure.PAPER]
+    assert figure.marker_fills([as_estimate(filled), as_estimate(bound)], "#123456") == ["#123456", figure.PAPER]
 
 
 def test_recipes_are_told_apart_without_colour() -> None:

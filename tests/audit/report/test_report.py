@@ -33,6 +33,7 @@ from fixtures.audits import (
     write,
 )
 from fixtures.audits import text_of as page_text
+from fixtures.dossiers import published_audit
 from fixtures.figures import leave_out_figures
 
 from reticent.audit.evidence.audit import publish_audit
@@ -40,7 +41,7 @@ from reticent.audit.evidence.extraction import Extraction
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.leakage import Privacy
 from reticent.audit.evidence.probe import ProbeEvidence
-from reticent.audit.membership.validity import INVALID, judged
+from reticent.audit.membership.validity import INVALID, with_attack_verdicts
 from reticent.audit.report.findings import Findings, plain_findings
 from reticent.audit.report.format_estimate import ends, leaks, value
 from reticent.audit.report.summary import guarantee_lines, summary_table
@@ -362,6 +363,18 @@ def test_an_interval_of_the_summary_holds_its_value() -> None:
     columns = {column.header: list(column.cells) for column in summary_table(evidence(audit).models).columns}
     assert set(columns["privacy"]) == {"0.998 [.99, 1.00]"}
     assert set(columns["MIA AUC"]) == {"0.504 [.50, .51]"}
+
+
+def test_epochs_are_left_out_only_of_models_that_were_trained_elsewhere(render: Any) -> None:
+    """`reticent.audit_models` with a split that was given knows the epochs: its caller says them."""
+    audit = tiny_audit()
+    for one in audit["models"]:
+        one["split_given"] = True
+    columns = {column.header: list(column.cells) for column in summary_table(entries(*audit["models"])).columns}
+    assert "16" in columns["epochs"]
+    assert "16 epochs" in text_of(render(audit))
+    outside = {**audit, "settings": {**audit["settings"], "subject": {"statement": "From a list."}}}
+    assert "16 epochs" not in text_of(render(outside))
 
 
 # ------------------------------------------------------------------- what it may not say
@@ -903,7 +916,7 @@ def test_an_invalid_attack_neither_distinguishes_nor_reassures() -> None:
 
 @pytest.mark.parametrize(("plain", "verdict"), [(0.5, "no power"), (0.9, "not distinguishable")])
 def test_an_attack_that_finds_nobody_anywhere_does_not_reassure(plain: float, verdict: str) -> None:
-    models = judged(entries(entry("clm", excess=0.2, auc=plain), entry("ppclm", excess=0.0, auc=0.5)))
+    models = with_attack_verdicts(entries(entry("clm", excess=0.2, auc=plain), entry("ppclm", excess=0.0, auc=0.5)))
     assert {attack.verdict for attack in models[1].membership.values()} == {verdict}
     said = findings(*map(to_json, models))
     weak = verdict == "no power"
@@ -912,13 +925,30 @@ def test_an_attack_that_finds_nobody_anywhere_does_not_reassure(plain: float, ve
     assert "is not measurably distinguishable (membership of the person): " in said["found"]
 
 
+def found_beside_the_table(one: dict[str, Any]) -> str:
+    """The sentences on what was found, where the table of risks has its numbers, as in the report."""
+    said = plain_findings(published_audit({**tiny_audit(), "models": [one]}))
+    return " ".join(sentence for _, sentences in said.found for sentence in sentences).replace("\xa0", " ")
+
+
 def test_the_sentence_on_the_person_has_the_number_of_the_table_of_risks() -> None:
     one = entry("ppclm", excess=0.0, auc=0.8)
-    attack = one["membership"]["loss"] | {"auc": estimate(0.9, 0.85, 0.95)}
+    sides = {name: one["membership"]["loss"][name] for name in ("num_members", "num_nonmembers")}
+    attack = {"auc": estimate(0.9, 0.85, 0.95), **sides}
     one["by_kind"] = {"ordinary": {"share": 0.8, "attacks": {"loss": attack}}}
-    said = findings(one)
-    assert "ppclm (membership by ordinary words, attack loss: 0.90)" in said["found"]
-    assert "80 %" not in said["found"]
+    said = found_beside_the_table(one)
+    assert "ppclm (membership by ordinary words: 0.90)" in said
+    assert "80 %" not in said
+
+
+def test_members_told_at_a_low_error_rate_are_in_the_sentence_where_the_table_has_them() -> None:
+    """A rate has its own chance: 0.6 of the members with one false alarm in a hundred is more than an area of 0.65."""
+    one = entry("ppclm", excess=0.0, auc=0.65)
+    for attack in one["membership"].values():
+        attack["told"] = {"rate": estimate(0.6, 0.5, 0.7, n=300), "fpr": 0.01, "num_above": 180}
+    said = found_beside_the_table(one)
+    assert "members told with one false alarm in a hundred" in said
+    assert "65 %" not in said
 
 
 def test_an_attack_that_is_invalid_leaves_the_word_to_the_others() -> None:

@@ -650,7 +650,7 @@ def test_no_forward_pass_waits_for_the_device(
     (before,) = score_models([model], objective, store, special, **options)  # what a model takes is asked once
     document_states(model, store, special, window_length=12, batch_size=3, device="cpu")
     if not is_decided:
-        monkeypatch.setattr(scoring, "seeing", lambda model, mask: nullcontext())
+        monkeypatch.setattr(scoring, "using_mask", lambda model, mask: nullcontext())
     with Reads() as reads:
         (after,) = score_models([model], objective, store, special, **options)
     assert (len(reads.names) > 0) == (not is_decided and objective == "mlm")

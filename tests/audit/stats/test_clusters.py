@@ -180,6 +180,6 @@ def test_a_published_bound_counts_households_too() -> None:
     assert found.high > 0.05
     assert alone.high is not None
     few = Estimate(value=0.5, low=0.1, high=0.9, n=8, num_households=4)
-    assert few.closed(few, 5).value is None
-    assert few.closed(few, 5).num_households is None
-    assert few.closed(few, 4) == few
+    assert few.withhold_small_counts(few, 5).value is None
+    assert few.withhold_small_counts(few, 5).num_households is None
+    assert few.withhold_small_counts(few, 4) == few

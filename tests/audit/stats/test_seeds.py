@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from reticent.audit.evidence.audit import ModelEvidence
 from reticent.audit.evidence.json_form import to_json
-from reticent.audit.stats.seeds import num_seeds, over_seeds
+from reticent.audit.stats.seeds import average_over_seeds, max_num_trainings
 
 Entry = dict[str, Any]
 
 
 def over(models: list[Entry], small_cell: int = 5) -> list[ModelEvidence]:
-    return over_seeds([filled(ModelEvidence, one) for one in models], small_cell)
+    return average_over_seeds([filled(ModelEvidence, one) for one in models], small_cell)
 
 
 def estimate(value: float | None, low: float | None, high: float | None, n: int | None = 40, **more: Any) -> Entry:
@@ -64,7 +64,7 @@ def test_the_best_attack_of_several_trainings_is_one_of_them() -> None:
 def test_one_training_stays_as_it_is() -> None:
     models = [entry(None, estimate(0.5, 0.4, 0.6), recipe="base", epoch=0), entry(3, estimate(0.5, 0.4, 0.6))]
     assert over(models) == [filled(ModelEvidence, one) for one in models]
-    assert num_seeds(over(models)) == 1
+    assert max_num_trainings(over(models)) == 1
 
 
 def test_recipes_epochs_and_sections_are_not_mixed_and_keep_their_order() -> None:
@@ -81,7 +81,7 @@ def test_recipes_epochs_and_sections_are_not_mixed_and_keep_their_order() -> Non
         (section, recipe, epoch) for section in ("a", "b") for recipe in ("mlm", "ppmlm") for epoch in (4, 8)
     ]
     assert all(m.num_trainings == 2 and m.seed is None for m in merged)
-    assert num_seeds(merged) == 2
+    assert max_num_trainings(merged) == 2
 
 
 def test_a_bound_stays_a_bound_and_bounds_of_two_sides_are_no_number() -> None:

@@ -12,7 +12,7 @@ from sklearn.metrics import average_precision_score
 from reticent.engine.randomness import generator
 from reticent.ext.tagger.attacks import (
     PAIRWISE,
-    area,
+    auc_of_scores,
     average_precision,
     average_precision_draws,
     best_threshold,
@@ -106,13 +106,13 @@ def test_expected_rank_is_the_mean_rank_of_a_member(drawn: tuple[list[float], li
     members, heldout = map(np.array, drawn)
     n = len(members)
     ranks = stats.rankdata(-np.concatenate([members, heldout]))  # ties: the middle rank
-    assert expected_rank_exact(area(members, heldout), n, n) == pytest.approx(ranks[:n].mean())
+    assert expected_rank_exact(auc_of_scores(members, heldout), n, n) == pytest.approx(ranks[:n].mean())
 
 
 def test_expected_rank_worked_by_hand() -> None:
     # Ranking: 0.9 member, 0.6 held-out, 0.4 member, 0.1 held-out: members stand at 1 and 3.
     members, heldout = np.array([0.9, 0.4]), np.array([0.6, 0.1])
-    assert area(members, heldout) == 0.75
+    assert auc_of_scores(members, heldout) == 0.75
     assert expected_rank_exact(0.75, 2, 2) == 2.0
     # Eq. 3.6 with the accuracy of the pairs, 0.9 > 0.6 and 0.4 > 0.1: all right.
     assert expected_rank(1.0, 2, 2) == 1.0
