@@ -15,7 +15,7 @@ import io
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -64,17 +64,50 @@ def text_of(data: bytes, kind: str, charset: str | None = None) -> str:
     UnreadableError
         It is not of this kind, has no text, or is too large.
     """
+    (text,) = texts_of([(data, kind)], charset)
+    if isinstance(text, UnreadableError):
+        raise text
+    return text
+
+
+def texts_of(contents: Sequence[tuple[bytes, str]], charset: str | None = None) -> list[str | UnreadableError]:
+    """Return the text of each of these contents (bytes and kind), or why it is not read, as `text_of` raises it.
+
+    Pages of HTML are read all at once, without the interpreter's lock: so other threads go on meanwhile.
+    """
+    found = [_attempted(_decoded, data, kind, charset) for data, kind in contents]
+    pages = [at for at, (_, kind) in enumerate(contents) if kind == "html" and isinstance(found[at], str)]
+    for at, text in zip(pages, _html_texts([str(found[at]) for at in pages]), strict=True):
+        found[at] = text
+    return [_attempted(_checked, text) if isinstance(text, str) else text for text in found]
+
+
+def _attempted(read: Callable[..., str], *arguments: Any) -> str | UnreadableError:
+    """Return what a function returns, or the `UnreadableError` that it raises."""
+    try:
+        return read(*arguments)
+    except UnreadableError as error:
+        return error
+
+
+def _decoded(data: bytes, kind: str, charset: str | None) -> str:
+    """Return the text of a content, of a page of HTML the page itself; as `text_of` raises."""
     if len(data) > MAX_BYTES:
         raise UnreadableError(f"larger than {MAX_BYTES >> 20} MiB")
     try:
-        text = KINDS[kind](data, charset)
-        text.encode()
+        return KINDS[kind](data, charset)
     except (UnreadableError, PolicyError):
         raise
-    except UnicodeEncodeError:
-        raise UnreadableError("half of a surrogate pair in its text") from None
     except Exception:  # the libraries raise anything at a content that is damaged
         raise UnreadableError("damaged, or of another kind than it says") from None
+
+
+def _checked(text: str) -> str:
+    """Return the text unchanged; raise `UnreadableError` if it is blank, or cannot be written in UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UnreadableError("half of a surrogate pair in its text") from None
     if not text.strip():
         raise UnreadableError("no text in it")
     return text
@@ -111,10 +144,16 @@ def html_text(page: str) -> str:
     """Return the text of an HTML page without scripts and styles. Paragraphs, rows and breaks end a line; a tab follows
     each cell.
     """
-    (text,) = _rust.html_texts([page.replace("\0", "\ufffd").encode(errors="replace")])
-    if text is None:
-        raise UnreadableError("nested too deep")
-    return text.strip()
+    (text,) = _html_texts([page])
+    if isinstance(text, UnreadableError):
+        raise text
+    return text
+
+
+def _html_texts(pages: Sequence[str]) -> list[str | UnreadableError]:
+    """Return the text of each page of HTML as `html_text` does, or that its elements are nested too deep."""
+    texts = _rust.html_texts([page.replace("\0", "\ufffd").encode(errors="replace") for page in pages])
+    return [UnreadableError("nested too deep") if text is None else text.strip() for text in texts]
 
 
 def folded(text: str) -> str:
@@ -130,12 +169,12 @@ def folded(text: str) -> str:
 
 
 def _html(data: bytes, charset: str | None) -> str:
-    """Return the text of an HTML page. It is decoded by ``charset``, else by the encoding that it declares."""
+    """Return an HTML page, decoded by ``charset``, else by the encoding that it declares."""
     declared = _DECLARED.search(data[:4096])
     named = charset or (next(filter(None, declared.groups())).decode() if declared else None)
     if charset is None and named is not None and named.lower().startswith(("utf-16", "utf-32")):
         named = None  # the name could not be read if it were true
-    return html_text(_plain(data, named))
+    return _plain(data, named)
 
 
 # --------------------------------------------------------------------------------------------------------- RTF and PDF
@@ -363,7 +402,7 @@ def _of_part(part: Any) -> list[str]:
     return [text_of(content, kind, part.get_content_charset()).strip("\r\n")]
 
 
-#: Kind -> reader of its text.
+#: Kind -> reader of its text; of a page of HTML, of the page.
 KINDS: Final[Mapping[str, Callable[[bytes, str | None], str]]] = MappingProxyType(
     {"plain": _plain, "html": _html, "rtf": _rtf, "pdf": _pdf, "docx": _docx, "odt": _odt, "mail": _mail}
 )

@@ -2,10 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use rayon::prelude::*;
 
-use super::to_py_err;
-use crate::pool::pool;
 use crate::text::html::html_text;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -13,12 +10,9 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// The text of each page, which is in UTF-8; None of one in which too many elements stand in each other.
+///
+/// Small pages come many in a call, since a thread that takes the lock again waits for it.
 #[pyfunction]
-#[pyo3(signature = (pages, *, num_threads=0))]
-fn html_texts(py: Python<'_>, pages: Vec<PyBackedBytes>, num_threads: usize) -> PyResult<Vec<Option<String>>> {
-    if let [page] = pages.as_slice() {
-        return Ok(vec![py.detach(|| html_text(page))]);
-    }
-    let threads = pool(num_threads).map_err(to_py_err)?;
-    Ok(py.detach(|| threads.install(|| pages.par_iter().map(|page| html_text(page)).collect())))
+fn html_texts(py: Python<'_>, pages: Vec<PyBackedBytes>) -> Vec<Option<String>> {
+    py.detach(|| pages.iter().map(|page| html_text(page)).collect())
 }
