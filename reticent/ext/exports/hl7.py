@@ -244,16 +244,19 @@ def _begun(segment: list[str], signs: _Signs) -> _Document:
 
 
 @lru_cache
-def _begin(ends: str, sign: str) -> re.Pattern[str]:
-    """Return the expression of an end of a line that the name of a segment and the sign between fields follow."""
-    return re.compile(rf"[{ends}](?=[A-Z][A-Z0-9]{{2}}{re.escape(sign)})")
+def _begin(sign: str) -> re.Pattern[str]:
+    """Return the expression of the name of a segment and the sign between fields behind it."""
+    return re.compile(rf"[A-Z][A-Z0-9]{{2}}{re.escape(sign)}")
 
 
 def _lines(message: str, signs: _Signs) -> list[str]:
     """The segments of a message, each with what goes on with it: a text may have breaks of its own."""
-    ends = "".join(sign for sign in _ENDS if sign in message) or _ENDS  # one sign is found much faster than a set
-    begin = _begin(ends, signs.field)
-    lines = begin.split(message)
+    begin = _begin(signs.field)
+    ends = "".join([sign for sign in _ENDS if sign in message]) or _ENDS
+    # Mostly there is one sign, and each line is a segment: its begin, looked at once for all that have it, says so.
+    lines = message.split(ends) if len(ends) == 1 else [""]
+    if not all(map(begin.match, {line[:4] for line in lines})):
+        lines = re.split(f"[{ends}](?={begin.pattern})", message)
     end = re.search("[\r\n]", message)
     of_returns = end is not None and end[0] == "\r"
     if of_returns:
@@ -262,7 +265,7 @@ def _lines(message: str, signs: _Signs) -> list[str]:
         is_certain = all(line[:3] in _SEGMENTS or line[0] == "Z" for line in lines)
     if is_certain:
         return lines
-    first, *others = re.split(f"({begin.pattern})", message)
+    first, *others = re.split(f"([{ends}])(?={begin.pattern})", message)
     lines = [first]
     for sign, line in zip(others[::2], others[1::2], strict=True):
         if sign == "\n" and lines[-1].startswith("OBX") and not (of_returns and lines[-1][-1] == "\r"):
