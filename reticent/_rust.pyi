@@ -919,6 +919,10 @@ def real_identifiers(
 def pseudonymise_ids(ids: _ArrowArray, *, key: bytes, purpose: str, num_threads: int = 0) -> ArrowBatch:
     """Return keyed pseudonyms of ids, column ``id``; ids of two purposes have nothing in common."""
 
+def html_texts(pages: Sequence[bytes]) -> list[str | None]:
+    """Return the text of each page of HTML, which is in UTF-8; None of one in which too many elements stand in each
+    other. The interpreter's lock is released meanwhile."""
+
 def scan_rules(
     texts: _ArrowArray,
     labels: Sequence[str] | None = None,

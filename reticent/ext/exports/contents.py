@@ -1,7 +1,8 @@
 """The text of a file or an attachment, by its kind: plain, HTML, RTF, DOCX, ODT, PDF with a text layer, mail.
 
 Nothing is fetched and nothing is run: no address, no external entity, no macro. What grows beyond `MAX_BYTES` when it
-is unpacked is refused. HTML and XML are read by lxml, RTF by striprtf, PDF by PDFium, mail by the standard library.
+is unpacked is refused. HTML is read by the Rust core, XML by lxml, RTF by striprtf, PDF by PDFium, mail by the standard
+library.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import io
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import lxml.etree
 
+from reticent import _rust
 from reticent.core.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ MAX_BYTES: Final = 256 << 20
 MAX_HEAD: Final = 64 << 10
 #: Fonts of RTF, for the same reason.
 MAX_FONTS: Final = 2000
-#: Marks of elements and attributes of a page: the tree of so many takes a gibibyte.
+#: Marks of elements and attributes of XML: the tree of so many takes a gibibyte.
 MAX_MARKS: Final = 8_000_000
 
 
@@ -63,17 +64,50 @@ def text_of(data: bytes, kind: str, charset: str | None = None) -> str:
     UnreadableError
         It is not of this kind, has no text, or is too large.
     """
+    (text,) = texts_of([(data, kind)], charset)
+    if isinstance(text, UnreadableError):
+        raise text
+    return text
+
+
+def texts_of(contents: Sequence[tuple[bytes, str]], charset: str | None = None) -> list[str | UnreadableError]:
+    """Return the text of each of these contents (bytes and kind), or why it is not read, as `text_of` raises it.
+
+    Pages of HTML are read all at once, without the interpreter's lock: so other threads go on meanwhile.
+    """
+    found = [_attempted(_decoded, data, kind, charset) for data, kind in contents]
+    pages = [at for at, (_, kind) in enumerate(contents) if kind == "html" and isinstance(found[at], str)]
+    for at, text in zip(pages, _html_texts([str(found[at]) for at in pages]), strict=True):
+        found[at] = text
+    return [_attempted(_checked, text) if isinstance(text, str) else text for text in found]
+
+
+def _attempted(read: Callable[..., str], *arguments: Any) -> str | UnreadableError:
+    """Return what a function returns, or the `UnreadableError` that it raises."""
+    try:
+        return read(*arguments)
+    except UnreadableError as error:
+        return error
+
+
+def _decoded(data: bytes, kind: str, charset: str | None) -> str:
+    """Return the text of a content, of a page of HTML the page itself; as `text_of` raises."""
     if len(data) > MAX_BYTES:
         raise UnreadableError(f"larger than {MAX_BYTES >> 20} MiB")
     try:
-        text = KINDS[kind](data, charset)
-        text.encode()
+        return KINDS[kind](data, charset)
     except (UnreadableError, PolicyError):
         raise
-    except UnicodeEncodeError:
-        raise UnreadableError("half of a surrogate pair in its text") from None
     except Exception:  # the libraries raise anything at a content that is damaged
         raise UnreadableError("damaged, or of another kind than it says") from None
+
+
+def _checked(text: str) -> str:
+    """Return the text unchanged; raise `UnreadableError` if it is blank, or cannot be written in UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UnreadableError("half of a surrogate pair in its text") from None
     if not text.strip():
         raise UnreadableError("no text in it")
     return text
@@ -103,47 +137,23 @@ def _plain(data: bytes, charset: str | None) -> str:
 #: Signs that end a line and a cell until white space is folded; of a range that no standard gives a meaning.
 LINE: Final = "\uf8f0"
 CELL: Final = "\uf8f1"
-#: Elements of HTML that stand on lines of their own.
-_BLOCKS: Final = (
-    "address|article|aside|blockquote|caption|dd|div|dl|dt|fieldset|figcaption|figure|footer|form|h1|h2|h3|h4|h5|h6|"
-    "header|legend|li|main|nav|ol|option|p|pre|section|table|tbody|tfoot|thead|title|tr|ul"
-)
-_PAGE_TEXT: Final = f"""
-<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform">
-  <xsl:output method="text"/>
-  <xsl:template match="script|style|template|comment()|processing-instruction()"/>
-  <xsl:template match="br|hr">{LINE}</xsl:template>
-  <xsl:template match="{_BLOCKS}">{LINE}<xsl:apply-templates/>{LINE}</xsl:template>
-  <xsl:template match="td|th"><xsl:apply-templates/>{CELL}</xsl:template>
-  <xsl:template match="pre//text()"><xsl:value-of select="translate(., '&#10;', '{LINE}')"/></xsl:template>
-</xsl:stylesheet>
-"""
 _DECLARED: Final = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w.:-]+)|<\?xml[^>]+encoding\s*=\s*[\"']([\w.:-]+)")
-
-
-@cache
-def _page_text() -> lxml.etree.XSLT:
-    """Return the compiled XSLT stylesheet that turns a page into text with the signs `LINE` and `CELL`."""
-    return lxml.etree.XSLT(lxml.etree.fromstring(_PAGE_TEXT))
 
 
 def html_text(page: str) -> str:
     """Return the text of an HTML page without scripts and styles. Paragraphs, rows and breaks end a line; a tab follows
     each cell.
     """
-    page = page.replace("\0", "\ufffd").replace(LINE, " ").replace(CELL, " ")
-    if not page.strip():
-        return ""
-    data = page.encode(errors="replace")
-    _require_few(data)
-    parser = lxml.etree.HTMLParser(huge_tree=True, encoding="utf-8")
-    try:
-        text = folded(str(_page_text()(lxml.etree.fromstring(data, parser))))
-    except (lxml.etree.LxmlError, ValueError, TypeError, AssertionError):  # TypeError: no element
-        raise UnreadableError("not HTML, or nested too deep") from None
-    if any(error.type == lxml.etree.ErrorTypes.ERR_RESOURCE_LIMIT for error in parser.error_log):
-        raise UnreadableError("not HTML, or nested too deep")  # the rest is left out in silence
+    (text,) = _html_texts([page])
+    if isinstance(text, UnreadableError):
+        raise text
     return text
+
+
+def _html_texts(pages: Sequence[str]) -> list[str | UnreadableError]:
+    """Return the text of each page of HTML as `html_text` does, or that its elements are nested too deep."""
+    texts = _rust.html_texts([page.replace("\0", "\ufffd").encode(errors="replace") for page in pages])
+    return [UnreadableError("nested too deep") if text is None else text.strip() for text in texts]
 
 
 def folded(text: str) -> str:
@@ -159,12 +169,12 @@ def folded(text: str) -> str:
 
 
 def _html(data: bytes, charset: str | None) -> str:
-    """Return the text of an HTML page. It is decoded by ``charset``, else by the encoding that it declares."""
+    """Return an HTML page, decoded by ``charset``, else by the encoding that it declares."""
     declared = _DECLARED.search(data[:4096])
     named = charset or (next(filter(None, declared.groups())).decode() if declared else None)
     if charset is None and named is not None and named.lower().startswith(("utf-16", "utf-32")):
         named = None  # the name could not be read if it were true
-    return html_text(_plain(data, named))
+    return _plain(data, named)
 
 
 # --------------------------------------------------------------------------------------------------------- RTF and PDF
@@ -243,9 +253,9 @@ def _parts(data: bytes, wanted: Callable[[str], bool]) -> Iterator[tuple[str, by
         raise UnreadableError("a damaged or locked archive") from None
 
 
-def _require_few(page: bytes) -> None:
-    """Raise `UnreadableError` if a page has too many elements and attributes, which take far more memory than bytes."""
-    if page.count(b"<") + page.count(b"=") > MAX_MARKS:
+def _require_few(data: bytes) -> None:
+    """Raise `UnreadableError` if XML has too many elements and attributes, which take far more memory than bytes."""
+    if data.count(b"<") + data.count(b"=") > MAX_MARKS:
         raise UnreadableError(f"more than {MAX_MARKS:,} elements and attributes")
 
 
@@ -392,7 +402,7 @@ def _of_part(part: Any) -> list[str]:
     return [text_of(content, kind, part.get_content_charset()).strip("\r\n")]
 
 
-#: Kind -> reader of its text.
+#: Kind -> reader of its text; of a page of HTML, of the page.
 KINDS: Final[Mapping[str, Callable[[bytes, str | None], str]]] = MappingProxyType(
     {"plain": _plain, "html": _html, "rtf": _rtf, "pdf": _pdf, "docx": _docx, "odt": _odt, "mail": _mail}
 )

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Final
 
@@ -32,6 +34,7 @@ _MOST: Final = {"MSH": 18, "PID": 4, "MRG": 2, "TXA": 13, "OBR": 8, "OBX": 6, "A
 #: Events that give a patient another number: merges, and changes of a number. Others with MRG move a visit, say.
 _MERGES: Final = ("A18", "A30", "A34", "A36", "A39", "A40", "A46", "A47")
 _ENDS: Final = "\r\n\x0b\x1c"
+_HEADER: Final = re.compile(rb"[^\r\n]*")
 _TEXTS: Final = ("TX", "FT", "ST")
 #: Types of OBX-2 that hold no text of a document.
 _VALUES: Final = frozenset(
@@ -88,6 +91,11 @@ class _Document:
     fault: str | None = None
     #: Whether a text of it stands at an address.
     is_elsewhere: bool = False
+
+    @property
+    def has_content(self) -> bool:
+        """Whether something of its text was found, or where it stands, or why it is not read."""
+        return bool(self.values or self.texts or self.fault or self.is_elsewhere)
 
     def end_values(self, signs: _Signs) -> None:
         """Make a text of the values, a line each and of each repetition; all at once, as most values are short."""
@@ -170,7 +178,7 @@ def _starts(data: bytes) -> Iterator[int]:
 
 def _decoded(data: bytes) -> str:
     """Decode a message by the character set in MSH-18; without one, as UTF-8 or Windows-1252."""
-    header = re.split(rb"[\r\n]", data, maxsplit=1)[0].decode("latin-1")
+    header = _HEADER.match(data)[0].decode("latin-1")  # type: ignore[index]
     fields = header.split(header[3])
     named = fields[17].partition(_signs_of(header[:9]).repetition)[0].strip().upper() if len(fields) > 17 else ""
     if named and named not in _CHARSETS:
@@ -191,12 +199,9 @@ def _segments(message: str) -> tuple[_Signs, list[list[str]]]:
     if any(sign.isalnum() or sign.isspace() for sign in (signs.component, signs.repetition, signs.escape)):
         raise UnreadableError("its signs (MSH-2) are damaged")
     lines = _lines(message.strip(_ENDS), signs)
-    # Signs behind a line make its last fields: one that is left out is empty.
-    return signs, [
-        (line.rstrip(_ENDS) + signs.field * most).split(signs.field, most)
-        for line in lines
-        if (most := _MOST.get(line[:3]))
-    ]
+    # Signs behind a line make its last fields, up to MSH-18 and OBX-11: one that is left out is empty.
+    sign, empty = signs.field, signs.field * max(_MOST.values())
+    return signs, [(line.rstrip(_ENDS) + empty).split(sign, most) for line in lines if (most := _MOST.get(line[:3]))]
 
 
 def _message(message: str, place: str, merged: Mapping[str, str]) -> Iterator[FoundDocument | Unread]:
@@ -205,37 +210,53 @@ def _message(message: str, place: str, merged: Mapping[str, str]) -> Iterator[Fo
     individual: str | None = None
     document: _Document | None = None
     count = 0
-    for segment in [*segments, ["OBR", *[""] * _MOST["OBR"]]]:
-        name = segment[0]
+    for name, run in groupby([*segments, ["OBR", *[""] * _MOST["OBR"]]], itemgetter(0)):
         if name == "OBX":
             document = document or _Document()
-            _add(document, segment, signs)
-        elif name == "ADD" and document is not None:
-            document.fault = "a segment of it goes on in another (ADD), which is not read"
-        elif name in ("PID", "TXA", "OBR"):
-            if document is not None and (document.values or document.texts or document.fault or document.is_elsewhere):
-                count += 1
-                document.end_values(signs)
-                yield _finished(document, individual, control, count, place)
-            elif document is not None and document.is_of_txa and name == "OBR":
-                continue  # an OBR between a TXA and its text
-            if name == "PID":
-                individual, document = _individual(segment[3], signs), None
-                individual = merged.get(individual, individual) if individual else None
-            elif name == "TXA":
-                number, kind = _first(segment[12], signs), _first(segment[2], signs)
-                document = _Document(number, _date(segment[4]), kind, is_of_txa=True)
-            else:
-                number = _first(segment[3], signs) or _first(segment[2], signs)
-                code = [unescape(part, signs) for part in segment[4].split(signs.component)]
-                document = _Document(number, _date(segment[7]), next(filter(None, [*code[1:2], code[0]]), None))
+            # All lines of a text have one type, and mostly the same behind it.
+            for (kind, behind), alike in groupby(run, itemgetter(2, 6)):
+                _add(document, kind, [segment[5] for segment in alike], behind, signs)
+            continue
+        for segment in run:
+            if name == "ADD" and document is not None:
+                document.fault = "a segment of it goes on in another (ADD), which is not read"
+            elif name in ("PID", "TXA", "OBR"):
+                if document is not None and document.has_content:
+                    count += 1
+                    document.end_values(signs)
+                    yield _finished(document, individual, control, count, place)
+                elif document is not None and document.is_of_txa and name == "OBR":
+                    continue  # an OBR between a TXA and its text
+                if name == "PID":
+                    individual, document = _individual(segment[3], signs), None
+                    individual = merged.get(individual, individual) if individual else None
+                else:
+                    document = _begun(segment, signs)
+
+
+def _begun(segment: list[str], signs: _Signs) -> _Document:
+    """Return the document that begins with a segment TXA or OBR."""
+    if segment[0] == "TXA":
+        return _Document(_first(segment[12], signs), _date(segment[4]), _first(segment[2], signs), is_of_txa=True)
+    number = _first(segment[3], signs) or _first(segment[2], signs)
+    code = [unescape(part, signs) for part in segment[4].split(signs.component)]
+    return _Document(number, _date(segment[7]), next(filter(None, [*code[1:2], code[0]]), None))
+
+
+@lru_cache
+def _begin(sign: str) -> re.Pattern[str]:
+    """Return the expression of the name of a segment and the sign between fields behind it."""
+    return re.compile(rf"[A-Z][A-Z0-9]{{2}}{re.escape(sign)}")
 
 
 def _lines(message: str, signs: _Signs) -> list[str]:
     """The segments of a message, each with what goes on with it: a text may have breaks of its own."""
-    ends = "".join(sign for sign in _ENDS if sign in message) or _ENDS  # one sign is found much faster than a set
-    begin = rf"(?=[A-Z][A-Z0-9]{{2}}{re.escape(signs.field)})"
-    lines = re.split(f"[{ends}]{begin}", message)
+    begin = _begin(signs.field)
+    ends = "".join([sign for sign in _ENDS if sign in message]) or _ENDS
+    # Mostly there is one sign, and each line is a segment: its begin, looked at once for all that have it, says so.
+    lines = message.split(ends) if len(ends) == 1 else [""]
+    if not all(map(begin.match, {line[:4] for line in lines})):
+        lines = re.split(f"[{ends}](?={begin.pattern})", message)
     end = re.search("[\r\n]", message)
     of_returns = end is not None and end[0] == "\r"
     if of_returns:
@@ -244,7 +265,7 @@ def _lines(message: str, signs: _Signs) -> list[str]:
         is_certain = all(line[:3] in _SEGMENTS or line[0] == "Z" for line in lines)
     if is_certain:
         return lines
-    first, *others = re.split(f"([{ends}]){begin}", message)
+    first, *others = re.split(f"([{ends}])(?={begin.pattern})", message)
     lines = [first]
     for sign, line in zip(others[::2], others[1::2], strict=True):
         if sign == "\n" and lines[-1].startswith("OBX") and not (of_returns and lines[-1][-1] == "\r"):
@@ -294,33 +315,27 @@ def _date(value: str) -> str | None:
     return value if re.fullmatch(r"\d{4,14}(?:\.\d+)?(?:[+-]\d{4})?", value) else None
 
 
-@lru_cache(maxsize=16)  # most lines of a message have the same behind their text
-def _behind_text(fields: str, sign: str) -> tuple[bool, bool, bool]:
-    """Return whether OBX-6 and what follows say that the text is deleted or of the wrong patient, whether a line breaks
-    within them, and whether OBX-6 or OBX-7 holds anything."""
-    units, reference, _, _, _, status, *_ = (fields + sign * 6).split(sign)
-    has_break = "\n" in fields or "\r" in fields
-    return status.strip() in ("D", "d", "W", "w"), has_break, bool(units or reference)
-
-
-def _add(document: _Document, segment: list[str], signs: _Signs) -> None:
-    kind, value = segment[2], segment[5]
-    is_withdrawn, has_break, has_fields = _behind_text(segment[6], signs.field)
-    if is_withdrawn:
+def _add(document: _Document, kind: str, values: list[str], behind: str, signs: _Signs) -> None:
+    """Add OBX of one type, and with the same fields behind their values, to a document."""
+    units, reference, _, _, _, status, *_ = behind.split(signs.field)
+    if status.strip() in ("D", "d", "W", "w"):  # deleted, or of the wrong patient
         return
-    if has_break or (has_fields and ("\n" in value or "\r" in value)):
+    # Fields behind a value may be a part of it, where a line breaks in it.
+    broken = [behind, *values] if units or reference else [behind]
+    if any("\n" in each or "\r" in each for each in broken):
         document.fault = "a break of a line within OBX: its text cannot be told from its other fields"
     elif kind in _TEXTS:
-        document.values.append(value)
+        document.values += values
     elif kind == "ED":
         document.end_values(signs)
-        try:
-            document.texts.append(_attachment([unescape(part, signs) for part in value.split(signs.component)]))
-        except UnreadableError as error:
-            document.fault = str(error)
+        for value in values:
+            try:
+                document.texts.append(_attachment([unescape(part, signs) for part in value.split(signs.component)]))
+            except UnreadableError as error:
+                document.fault = str(error)
     elif kind == "RP":
         document.is_elsewhere = True
-    elif kind not in _VALUES and value.strip() not in ("", '""'):
+    elif kind not in _VALUES and any(value.strip() not in ("", '""') for value in values):
         document.fault = "a value of no type of HL7 (OBX-2)"
 
 
@@ -370,11 +385,17 @@ def unescape(text: str, signs: _Signs) -> str:
             return ""
         return found[0]
 
-    # What is no escape, a path of Windows say, takes no sign away from an escape behind it.
-    sign = re.escape(signs.escape)
-    return re.sub(
-        rf"(?:{sign}X(?:[0-9A-Fa-f]{{2}})+{sign})+|"
-        rf"{sign}([FSTREHN]|\.[a-z]{{2}}[+-]?\d{{0,3}}|[CM][0-9A-Fa-f]+|Z\w*){sign}",
-        one,
-        text,
-    )
+    return _escape(signs.escape).sub(one, text)
+
+
+@lru_cache
+def _escape(sign: str) -> re.Pattern[str]:
+    """Return the expression of an escape, its code the group 1, or of escapes of bytes that follow each other.
+
+    What is no escape, a path of Windows say, takes no sign away from an escape behind it. Since it begins with the sign
+    alone, the next one is found without trying the expression at each character.
+    """
+    sign = re.escape(sign)
+    octets = rf"X(?:[0-9A-Fa-f]{{2}})+{sign}"
+    code = r"[FSTREHN]|\.[a-z]{2}[+-]?\d{0,3}|[CM][0-9A-Fa-f]+|Z\w*"
+    return re.compile(rf"{sign}(?:{octets}(?:{sign}{octets})*|({code}){sign})")

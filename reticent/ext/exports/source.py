@@ -28,7 +28,7 @@ from reticent.engine.sources.files import find_files, sha256_of
 from reticent.engine.sources.plain import individual_of
 from reticent.engine.threads import worked_ahead
 from reticent.ext.exports.cda import read_document
-from reticent.ext.exports.contents import MAX_BYTES, SUFFIXES, UnreadableError, text_of
+from reticent.ext.exports.contents import MAX_BYTES, SUFFIXES, UnreadableError, texts_of
 from reticent.ext.exports.fhir import Owner, named, read_bundle, replacements_of, servers_of
 from reticent.ext.exports.found import FoundDocument, Unread
 from reticent.ext.exports.hl7 import merged_numbers, merges_of, read_messages
@@ -174,7 +174,7 @@ class Exports:
         return each if number == 1 else each._replace(doc_id=doc_id)
 
     def _read_files(self) -> Iterator[tuple[Path, Iterable[FoundDocument | Unread]]]:
-        """Every file and what is in it; two threads read pages, since lxml needs no lock for most of its work."""
+        """Every file and what is in it; two threads read pages, since the core needs no lock for HTML."""
         if self._scheme == "pages":
             _ = self._individual_of  # its table is read before two threads ask for it
             for files, found in worked_ahead(self._stretches(), self._pages):
@@ -197,11 +197,14 @@ class Exports:
             yield held
 
     def _pages(self, files: list[Path]) -> list[list[FoundDocument | Unread]]:
-        """What is in each file. All are read before the first is parsed: in turns, either finds the caches cold."""
-        contents = [*map(_tried, files)]
-        return [[*self._documents(file, data)] for file, data in zip(files, contents, strict=True)]
+        """The document of each page file, or why it was not read. All files are read before the first is parsed."""
+        kinds = [SUFFIXES.get(file.suffix.lower()) for file in files]
+        # A kind that is not read was named, or a glob has it.
+        texts = iter(texts_of([(_content(file), kind) for file, kind in zip(files, kinds, strict=True) if kind]))
+        found = [next(texts) if kind else UnreadableError("a kind of file that is not read") for kind in kinds]
+        return [[self._page(file, text)] for file, text in zip(files, found, strict=True)]
 
-    def _documents(self, file: Path, data: bytes | None = None) -> Iterator[FoundDocument | Unread]:
+    def _documents(self, file: Path) -> Iterator[FoundDocument | Unread]:
         place = self._place(file)
         try:
             if self._scheme == "fhir" and _is_lines(file):
@@ -212,7 +215,7 @@ class Exports:
                     elif line.strip():
                         yield from read_bundle(line, where, self._elsewhere, self._servers, self._merged)
                 return
-            data = _read(file) if data is None else data
+            data = _read(file)
         except OSError as error:
             raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None
         except CorpusError:
@@ -220,8 +223,6 @@ class Exports:
             return
         if len(data) > MAX_BYTES:
             yield Unread(place, f"larger than {MAX_BYTES >> 20} MiB")
-        elif self._scheme == "pages":
-            yield self._page(file, data, place)
         elif self._scheme == "fhir":
             yield from read_bundle(data, place, self._elsewhere, self._servers, self._merged)
         elif self._scheme == "hl7":
@@ -231,15 +232,11 @@ class Exports:
         else:
             yield from _READERS[self._scheme](data, place)
 
-    def _page(self, file: Path, data: bytes, place: str) -> FoundDocument | Unread:
-        """Return the document of a page file, or why it was not read."""
-        kind = SUFFIXES.get(file.suffix.lower())
-        if kind is None:  # it was named, or a glob has it
-            return Unread(place, "a kind of file that is not read")
-        try:
-            text = text_of(data, kind)
-        except UnreadableError as error:
-            return Unread(place, str(error))
+    def _page(self, file: Path, text: str | UnreadableError) -> FoundDocument | Unread:
+        """Return the document of a page file from its text, or why it was not read."""
+        place = self._place(file)
+        if isinstance(text, UnreadableError):
+            return Unread(place, str(text))
         return FoundDocument(place, self._individual_of(file, Path(*self._below(file))), text)
 
     @cached_property
@@ -347,12 +344,12 @@ def _read(file: Path) -> bytes:
     return b"".join(blocks)
 
 
-def _tried(file: Path) -> bytes | None:
-    """Return the bytes of a file; None if it cannot be read."""
+def _content(file: Path) -> bytes:
+    """Return the bytes of a file that is not compressed, as `_read`; `CorpusError` if it cannot be read."""
     try:
         return _read(file)
-    except (OSError, CorpusError):  # it is read again, and says why
-        return None
+    except OSError as error:
+        raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None
 
 
 def _is_lines(file: Path) -> bool:
