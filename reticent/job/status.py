@@ -30,10 +30,10 @@ def job_status(run: Run) -> dict[str, Any]:
     earlier = run.timings.read()
     artifacts = []
     for look in states:
-        states = look.states
+        state_of = look.states
         if look.step is None and not look.stage.within:
-            states = {look.stage.name: TO_DO}
-        for name, state in states.items():
+            state_of = {look.stage.name: TO_DO}
+        for name, state in state_of.items():
             check = _text_check(run, name) if name.startswith("tokens/") and state == "done" else None
             about = {"name": name, "state": state, "seconds": earlier.get(name, {}).get("seconds")}
             artifacts.append(about | ({"text_check": check} if check is not None else {}))
