@@ -452,7 +452,8 @@ def statistics_tables(corpus: CorpusEvidence) -> Iterator[Table]:
 
 
 def _documents_table(corpus: CorpusEvidence) -> Table:
-    """Return the table of counts of documents and words, and of the shares that identify or are protected."""
+    """Return the table of counts of documents and words, with the shares of words that few individuals use and of words
+    that are protected."""
     table = _plain_table(
         "documents of members", "", title=f"identifying: used by fewer than {corpus.k} {_unit_names(corpus)}"
     )

@@ -215,8 +215,8 @@ def _replacement_words(
 def _occurs_in_replaced(
     old: tuple[pa.Array, Words, np.ndarray, np.ndarray], new: tuple[pa.Array, Words, np.ndarray, np.ndarray]
 ) -> np.ndarray:
-    """Return for each chosen word of the new texts whether it also occurs in the text that its edit replaced (as "Dr"
-    does), bool.
+    """Return for each of these words of rewritten texts whether it also occurs in the text that its edit replaced (as
+    "Dr" does), bool.
 
     ``old``: texts, their words, and the first and last (exclusive) that each edit replaced. ``new``: texts, their
     words, the numbers of those that are asked for, and of the edit of each.

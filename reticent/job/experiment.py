@@ -174,7 +174,7 @@ def minimal_job(
 
 
 def _num_synthetic_individuals(size: Size) -> int:
-    """Return the number of individuals of the hospital that `reticent synth` generates for a size."""
+    """Return the number of individuals that the `reticent synth` command of an experiment's size generates."""
     return int(size.synth.split("--individuals ")[1].split()[0])
 
 

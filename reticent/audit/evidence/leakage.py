@@ -108,7 +108,7 @@ class NgramPrivacy(Estimate):
     num_leaked: Annotated[int | None, COUNT]
 
     def withhold_small_counts(self, raw: Estimate, cell: int) -> NgramPrivacy:
-        """Return the published privacy of n-grams of one length, with a bound where fewer than ``cell`` were leaked."""
+        """Return these leak rates as published: a rate over fewer than ``cell`` leaked n-grams becomes a bound."""
         kept = Estimate.withhold_small_counts(self, raw, cell)
         assert isinstance(kept, NgramPrivacy)
         types, num_leaked = _bound_leaks(kept, kept.num_identifiers, kept.num_leaked, cell)

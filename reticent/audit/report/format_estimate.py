@@ -10,7 +10,8 @@ from reticent.audit.texts import ENGLISH, NO_BREAK, Texts, digits_beside
 
 
 def value(estimate: Estimate | None, digits: int = 3, t: Texts = ENGLISH) -> str:
-    """Return the value of an estimate as text; a dash for none, or for a 0 or 1 without its bound."""
+    """Return the value of an estimate as text in the language of ``t``; a dash if there is none, or if it is 0 or 1 and
+    has no interval."""
     if estimate is None or estimate.value is None:
         return "–"
     if estimate.value in (0, 1) and (estimate.low is None or estimate.high is None):

@@ -179,9 +179,7 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
 
 def _answer_question(question: Question, context: Context, printed: dict[str, str]) -> Answer:
     """Return the answer to an authority's question: a table of figures by model, and sentences; figures that an earlier
-    answer printed are only referred to.
-
-    ``printed``: name of a figure -> name of the question that has it; what this one prints is added.
+    answer printed are only referred to. ``printed`` is updated: name of a figure -> name of the first question with it.
     """
     t, key = context.words, f"questions.{question.name}"
     measures: dict[str, dict[str, Line]] = {}

@@ -206,8 +206,9 @@ def draw_targets(
 
 
 def _find_eligible(windows: Windows, runs: Runs, needs_more: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the indices of the identifier occurrences that can be targets, and the window of each. A target lies whole
-    in its window, is the first of its tokens there, and has no unknown token.
+    """Return the indices of the identifier occurrences (``runs``) that can be targets, and the window of each. A target
+    lies whole in its window (with one more token behind it if ``needs_more``), is the first occurrence of these tokens
+    there, and has no unknown token.
     """
     if len(runs) == 0 or len(windows) == 0:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)

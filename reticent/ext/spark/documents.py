@@ -391,7 +391,8 @@ def _select_columns(frame: DataFrame, columns: Columns, has_places: bool, more: 
 
 
 def _require_type(frame: DataFrame, name: str, column: str) -> None:
-    """Raise `CorpusError` unless a column has a type that can be read as text or id without changing it."""
+    """Raise `CorpusError` unless a data frame's ``column``, read as the documents' field ``name``, has a type that can
+    be text or an id without changing it."""
     from pyspark.sql import types
 
     kind = frame.schema[column].dataType

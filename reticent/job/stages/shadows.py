@@ -92,7 +92,7 @@ class Shadow:
 
     @property
     def training(self) -> Training:
-        """The attacked model's training, with a seed of the shadow's own."""
+        """Settings by which the shadow is trained: those of the attacked model, with another seed."""
         return Training(self.model, self.recipe, training_seed(self.run.job.seed, self.number))
 
     @property

@@ -89,7 +89,8 @@ def canary_steps(run: Run) -> Iterator[Step]:
 
 
 def _build_canaries(run: Run, config: CanaryConfig, more: list[str], folder: Path, counts: dict[str, Any]) -> None:
-    """Draw the canaries, plant them in members' documents, and write both into ``folder``."""
+    """Draw the canaries, plant them in members' documents (``more``: further columns to keep), and write both into
+    ``folder``; ``counts`` is updated."""
     words = common_words(run.remaining, run.individuals, config)
     canaries = draw_canaries(run.individuals, words, config)
     write_canaries(canaries, folder)

@@ -29,7 +29,8 @@ LOOK_AGAIN = 30.0
 
 
 def train_steps(run: Run) -> Iterator[Step]:
-    """Yield the step that writes the gates, then one for each training, ``models/MODEL/RECIPE`` (``/seed-N``)."""
+    """Yield the step that writes the limits a model must meet (gates), if there are any, then one for each model to
+    train, ``models/MODEL/RECIPE`` (``/seed-N``)."""
     if gate_settings(run):
         yield gate_step(run)
     for training in () if run.job.subject is not None else trainings_of(run.job):
