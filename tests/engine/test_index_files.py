@@ -48,7 +48,7 @@ def test_texts_of_others_match_the_oracle(seed: int, tmp_path: Path) -> None:
     opened = open_index(tmp_path)
     for k, n in ((2, 2), (3, 3), (2, 3), (5, 2)):
         expected = [set(protected_words(tokens, supports(corpus, n), k, n, "all")) for tokens in split(others)]
-        assert protected(index, others, k, n) == protected(opened, others, k, n) == expected
+        assert protected(index, others, k=k, n=n) == protected(opened, others, k=k, n=n) == expected
 
 
 def test_rows_are_read_wherever_row_groups_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def test_a_file_that_takes_the_place_of_another_is_not_read(tmp_path: Path) -> N
     opened = open_index(tmp_path)
     write_index(build(drawn(2)), tmp_path)
     texts = [text for text, _ in drawn(4)]
-    assert protected(opened, texts, 2, 3) == protected(index, texts, 2, 3)
+    assert protected(opened, texts, k=2, n=3) == protected(index, texts, k=2, n=3)
 
 
 @pytest.mark.parametrize(("name", "number"), [("max_n", 3_000_000), ("max_n", 0), ("min_support", 300)])
@@ -100,14 +100,14 @@ def test_damage_of_a_level_ends_in_an_error_that_names_the_folder(tmp_path: Path
     write_index(build(drawn(1)), tmp_path)
     content = (path := tmp_path / "ngrams_2.parquet").read_bytes()
     texts = [text for text, _ in drawn(1)]
-    rng, whole, messages = random.Random(0), protected(open_index(tmp_path), texts, 2, 3), []
+    rng, whole, messages = random.Random(0), protected(open_index(tmp_path), texts, k=2, n=3), []
     for _ in range(300):
         damaged = bytearray(content)
         for _ in range(rng.randint(1, 4)):
             damaged[rng.randrange(len(damaged))] = rng.randrange(256)
         path.write_bytes(damaged[: len(damaged) - rng.choice((0, 0, 0, 9))])
         try:
-            found = protected(open_index(tmp_path), texts, 2, 3)
+            found = protected(open_index(tmp_path), texts, k=2, n=3)
         except ArtifactError as error:
             messages.append(str(error))
         else:
