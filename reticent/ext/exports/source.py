@@ -226,7 +226,7 @@ class Exports:
         elif self._scheme == "fhir":
             yield from read_bundle(data, place, self._elsewhere, self._servers, self._merged)
         elif self._scheme == "hl7":
-            if b"\r" not in data[: data.find(b"\n")] and b"\n" in data:
+            if (end := re.search(rb"[\r\n]", data)) and end[0] == b"\n":
                 self._line_feeds.append(place)
             yield from read_messages(data, place, self._merged)
         else:
