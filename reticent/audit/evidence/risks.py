@@ -39,6 +39,11 @@ class RiskResult:
         """Threshold of the number that decides the risk: the number's own if it has one, else that of the risk."""
         return self.at_most if self.number_at_most is None else self.number_at_most
 
+    @property
+    def differs_in_threshold(self) -> bool:
+        """Whether the number that decides the risk has another threshold than the risk; it may be of another unit."""
+        return self.deciding_threshold != self.at_most
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRisks:

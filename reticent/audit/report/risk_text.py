@@ -347,7 +347,7 @@ def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
         area = result.risk in AREAS and result.number_at_most is None
         at_most = result.deciding_threshold
         what = number_in_words(result.what, words) if result.what else ""
-        if what and result.number_at_most not in (None, result.at_most):  # it may be of another unit
+        if what and result.differs_in_threshold:
             own = words("common.at_most", value=words.threshold(at_most, area=area))
             what = f"{what} ({own})"
         yield Cell(
