@@ -6,11 +6,10 @@
 
 use std::hash::Hasher;
 
-use foldhash::fast::FixedState;
-use hashbrown::HashMap;
-
 use super::WIDTH;
 use crate::detect::common::{Class, CommonWords};
+use crate::storage::buffer::prefetch;
+use crate::storage::intern::Interner;
 use crate::text::classes::InstructionSet;
 use crate::text::fold::fold;
 use crate::text::surface::Surface;
@@ -181,7 +180,8 @@ pub type Hint = (usize, usize, u32);
 /// Forms that a reader has met, for the next one of the same tagger.
 #[derive(Default)]
 pub struct Memo {
-    known: HashMap<Box<[u8]>, u32, FixedState>,
+    words: Interner,
+    /// By the number of the word.
     forms: Vec<Form>,
     /// The weights of all symbols of each form together, by place.
     sums: Vec<[[f32; WIDTH]; 3]>,
@@ -277,8 +277,8 @@ impl<'a> Reader<'a> {
         self.words.clear();
         part(text, &self.whole, &mut self.words);
         self.units.clear();
-        if self.memo.known.len() > MOST_FORMS {
-            self.memo.known.clear();
+        if self.memo.words.len() > MOST_FORMS {
+            self.memo.words = Interner::default();
             self.memo.forms.clear();
             self.memo.sums.clear();
         }
@@ -319,7 +319,7 @@ impl<'a> Reader<'a> {
                 place += 1;
                 field
             };
-            let form = self.form(&bytes[start..end]);
+            let form = self.form(&text[start..end]);
             while hints.get(next_hint).is_some_and(|hint| hint.0 < end) {
                 inside.push(hints[next_hint]);
                 next_hint += 1;
@@ -375,27 +375,22 @@ impl<'a> Reader<'a> {
         self.symbol(Kind::Gap, &room[..length])
     }
 
-    fn form(&mut self, word: &[u8]) -> u32 {
-        let word = &word[..word.len().min(MOST_BYTES)];
-        if let Some(&known) = self.memo.known.get(word) {
-            return known;
+    fn form(&mut self, word: &str) -> u32 {
+        let most = word.len().min(MOST_BYTES);
+        let word = &word[..(0..=most).rev().find(|&at| word.is_char_boundary(at)).unwrap_or(0)];
+        let next = self.memo.words.len() as u32;
+        let number = self.memo.words.intern(word);
+        if number == next {
+            let form = self.new_form(word);
+            self.memo.forms.push(form);
+            if let Some(weights) = self.weights {
+                self.memo.sums.push(form.sums(weights));
+            }
         }
-        let form = self.new_form(word);
-        let number = self.memo.forms.len() as u32;
-        self.memo.forms.push(form);
-        if let Some(weights) = self.weights {
-            self.memo.sums.push(form.sums(weights));
-        }
-        self.memo.known.insert(word.into(), number);
         number
     }
 
-    fn new_form(&mut self, word: &[u8]) -> Form {
-        // A word that is cut may end within a character.
-        let text = match std::str::from_utf8(word) {
-            Ok(text) => text,
-            Err(error) => std::str::from_utf8(&word[..error.valid_up_to()]).unwrap_or_default(),
-        };
+    fn new_form(&mut self, text: &str) -> Form {
         self.lowered.clear();
         self.shape.clear();
         let (mut run, mut last) = (0, 0u8);
@@ -506,6 +501,15 @@ impl<'a> Reader<'a> {
             if let Some(unit) = self.units.get(other) {
                 emit(unit.hints[0], Kind::Hint, slot);
             }
+        }
+    }
+
+    /// Have the weights of the form of a word in the cache soon.
+    #[inline(always)]
+    pub fn prefetch(&self, at: usize) {
+        if let Some(unit) = self.units.get(at) {
+            // A line of the cache each.
+            self.memo.sums[unit.form as usize].as_flattened().iter().step_by(16).for_each(prefetch);
         }
     }
 

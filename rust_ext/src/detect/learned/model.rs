@@ -55,10 +55,18 @@ struct Step {
 /// Rows that are seen from a word beside those of forms, at the most: gaps, places, fields, hints and pairs.
 const MOST_BESIDE: usize = 16;
 
-/// Room for one document after another.
+/// Words whose forms' weights are on their way to the cache.
+const AHEAD: usize = 8;
+
+/// Pairs whose rows are kept at hand: 16 KB.
+const RECENT: usize = 1024;
+
+/// Room for one document of a tagger after another.
 #[derive(Default)]
 pub struct Room {
     pub scores: Vec<Scores>,
+    /// Pairs that were seen lately, with their rows. Most of a text are few, and the table is larger than the near caches.
+    recent: Vec<(u64, u32)>,
     steps: Vec<Step>,
     pub labels: Vec<u8>,
 }
@@ -74,6 +82,12 @@ pub fn viterbi(room: &mut Room, transitions: &Transitions, used: usize) {
     room.labels.resize(num, 0);
     if num == 0 {
         return;
+    }
+    // By how much what follows a span may be better than after `O`, at the most.
+    let mut gain = [LOW; LANES];
+    for from in 1..used {
+        let row = &transitions.next[from * LANES..from * LANES + used];
+        gain[from] = row.iter().zip(&transitions.next).map(|(next, open)| next - open).fold(LOW, f32::max);
     }
     let (mut begin, mut inside) = ([LOW; LANES], [LOW; LANES]);
     for (at, scores) in room.scores.iter().enumerate() {
@@ -92,7 +106,15 @@ pub fn viterbi(room: &mut Room, transitions: &Transitions, used: usize) {
         for lane in 0..LANES {
             reached[lane] = best[0] + transitions.next[lane];
         }
-        for from in 1..used {
+        // Most words follow `O`: where no span comes near it, none is tried. The margin is more than the sums can be rounded by.
+        let enough = best[0] - best[0].abs() * 1e-6 - 1e-3;
+        let mut is_near = 0u32;
+        for from in 0..LANES {
+            is_near |= u32::from(best[from] + gain[from] > enough) << from;
+        }
+        while is_near != 0 {
+            let from = is_near.trailing_zeros() as usize;
+            is_near &= is_near - 1;
             let row = &transitions.next[from * LANES..(from + 1) * LANES];
             for lane in 0..LANES {
                 let way = best[from] + row[lane];
@@ -200,7 +222,9 @@ impl Tagger {
     #[inline(always)]
     pub(super) fn score(&self, reader: &Reader<'_>, room: &mut Room, lean: f32) {
         room.scores.clear();
+        room.recent.resize(RECENT, (0, NONE));
         for at in 0..reader.units.len() {
+            reader.prefetch(at + AHEAD);
             let mut scores = [0f32; WIDTH];
             scores[0] = -lean;
             reader.add_forms(at, &mut scores);
@@ -214,7 +238,15 @@ impl Tagger {
                     note(symbol.base + slot);
                 }
             });
-            each_pair(reader, &self.table, at, note);
+            reader.each_pair(at, |key| {
+                let known = &mut room.recent[(key >> 1) as usize % RECENT]; // the last bit is set in all
+                if known.0 != key {
+                    *known = (key, self.table.base(key));
+                }
+                if known.1 != NONE {
+                    note(known.1);
+                }
+            });
             for &row in &seen[..num] {
                 let weights = &self.weights[row as usize * WIDTH..(row as usize + 1) * WIDTH];
                 for lane in 0..WIDTH {
@@ -283,11 +315,6 @@ pub fn each_row(reader: &Reader<'_>, table: &Table, at: usize, emit: &mut impl F
             emit(symbol.base + slot);
         }
     });
-    each_pair(reader, table, at, emit);
-}
-
-#[inline(always)]
-fn each_pair(reader: &Reader<'_>, table: &Table, at: usize, mut emit: impl FnMut(u32)) {
     reader.each_pair(at, |key| {
         let base = table.base(key);
         if base != NONE {
