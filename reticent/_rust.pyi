@@ -939,10 +939,22 @@ def scan_rules(
     ``filtered`` False is for tests: every rule is tried at every place, which is the definition of what is found.
     """
 
-def find_no_names(texts: _ArrowArray, *, num_threads: int = 0) -> ArrowBatch:
-    """Return columns document, start, end, label, rule of words with capitals that are of a place or a thing.
+def refine_formless(
+    texts: _ArrowArray,
+    documents: NDArray[np.int64],
+    starts: NDArray[np.int32],
+    ends: NDArray[np.int32],
+    are_names: NDArray[np.bool_],
+    *,
+    num_threads: int = 0,
+) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """Return the end of each span of a category without a fixed form, in characters, and whether it is kept.
 
-    "Roy Avenue", "a Roy catheter"; and words of a closed list.
+    Dropped are spans without a letter, and names with a number ("EVA 7/10"), of a place or a thing ("Roy Avenue", "a
+    Roy catheter") or of a closed list. A name includes the initial behind it ("Anna T., seen today"). The spans of a
+    document stand together, with ascending starts.
+
+    Raises CorpusError for spans that do not fit their documents.
     """
 
 def find_together(

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from reticent import _rust
-from reticent.engine.detect.common import read_common_words, texts_by_row, without_common_words
+from reticent.engine.detect.common import read_common_words, without_common_words
 from reticent.engine.detect.detector import BATCH_SPANS, FOUND, found_in
 from reticent.engine.detect.learned import Tagger, read_tagger
 from reticent.engine.languages import KNOWN, known_languages
@@ -25,10 +24,6 @@ if TYPE_CHECKING:
 
 #: Categories whose values have no form that a rule could know.
 FORMLESS: Final = ("NAME", "LOCATION", "ORGANIZATION", "PROFESSION")
-_LETTER: Final = re.compile(r"[^\W\d_]")
-#: Behind a first name, before a comma or a word that no sentence begins with.
-_INITIAL: Final = re.compile(r" ([A-ZÀ-ÖØ-Þ])\.(?=[,;:)]| [^\W\d_A-Z])")
-_NUMBER: Final = re.compile(r"\b\d+\b")
 FOLDER: Final = Path(__file__).parent / "taggers"
 
 
@@ -82,38 +77,19 @@ class ShippedDetector:
             spans = tagger.find(texts.take(pa.array(rows)), found_in(found, rows), num_threads=self.num_threads)
             at = pa.array(rows).take(spans.column("document").combine_chunks())
             tables.append(spans.set_column(0, BATCH_SPANS.field(0), at))
-        spans = _refine_spans(pa.concat_tables(tables), texts)
-        spans = _drop_eponyms(spans, texts, self.num_threads)
+        spans = _refine_spans(pa.concat_tables(tables), texts, self.num_threads)
         if self.common_words is not None:
             spans = without_common_words(spans, texts, self.common_words)
         return spans.sort_by([("document", "ascending"), ("start", "ascending")])
 
 
-def _refine_spans(spans: pa.Table, texts: pa.Array) -> pa.Table:
-    """Return the spans of categories without a fixed form (such as names): names that contain a number ("EVA 7/10") are
-    dropped, and a following initial is included ("Anna T., seen today")."""
+def _refine_spans(spans: pa.Table, texts: pa.Array, num_threads: int = 0) -> pa.Table:
+    """Return the spans of categories without a fixed form (such as names), without names that contain a number
+    ("EVA 7/10") or belong to a place or a thing ("a Roy catheter"), and with the initial behind a name ("Anna T., seen
+    today"). The spans of a document stand together, with ascending starts."""
     spans = spans.filter(pc.is_in(spans.column("label"), pa.array(FORMLESS)))
-    documents, starts, ends = (spans.column(name).to_numpy().tolist() for name in ("document", "start", "end"))
-    are_names = pc.equal(spans.column("label"), "NAME").to_pylist()
-    read = texts_by_row(texts, documents)
-    kept = []
-    for row, (document, start, end, is_name) in enumerate(zip(documents, starts, ends, are_names, strict=True)):
-        text = read[document]
-        if text[start:end].isalpha():  # nearly every word
-            kept.append(True)
-        else:
-            has_letter = text[start].isalpha() or _LETTER.search(text, start, end) is not None
-            kept.append(has_letter and not (is_name and _NUMBER.search(text, start, end)))
-        if is_name and text[end + 2 : end + 3] == "." and (initial := _INITIAL.match(text, end)):
-            ends[row] = initial.end(1)
-    spans = spans.set_column(spans.schema.get_field_index("end"), BATCH_SPANS.field("end"), pa.array(ends, pa.int32()))
-    return spans.filter(pa.array(kept, pa.bool_()))
-
-
-def _drop_eponyms(spans: pa.Table, texts: pa.Array, num_threads: int) -> pa.Table:
-    """Return the spans without NAME spans that belong to a firm, a place or a thing ("a Roy catheter")."""
-    things = pa.record_batch(_rust.find_no_names(texts, num_threads=num_threads))
-    key = lambda table: table.column("document").to_numpy().astype(np.int64) << 32 | table.column("start").to_numpy()
-    is_name = pc.equal(spans.column("label"), "NAME").to_numpy(zero_copy_only=False).astype(bool)
-    is_thing = is_name & np.isin(key(spans), key(things))
-    return spans.filter(pa.array(~is_thing))
+    columns = (spans.column(name).to_numpy() for name in ("document", "start", "end"))
+    are_names = pc.equal(spans.column("label"), "NAME").to_numpy(zero_copy_only=False).astype(bool)
+    ends, kept = _rust.refine_formless(texts, *columns, are_names, num_threads=num_threads)
+    spans = spans.set_column(spans.schema.get_field_index("end"), BATCH_SPANS.field("end"), pa.array(ends))
+    return spans.filter(pa.array(kept))

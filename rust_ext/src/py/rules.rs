@@ -1,16 +1,18 @@
 //! Rules for Python: spans in characters.
 
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 use super::detect::{PyCommonWords, located, to_batch};
 use super::{ArrowBatch, import_texts, to_py_err};
-use crate::detect::no_names;
+use crate::detect::no_names::{Formless, refine};
+use crate::error::Error;
 use crate::pool::pool;
 use crate::rules::{RULES, scan};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(scan_rules, module)?)?;
-    module.add_function(wrap_pyfunction!(find_no_names, module)?)?;
+    module.add_function(wrap_pyfunction!(refine_formless, module)?)?;
     module.add_function(wrap_pyfunction!(unescape, module)?)?;
     module.add("RULES", env!("RULES"))?;
     module.add_function(wrap_pyfunction!(list_rules, module)?)
@@ -58,12 +60,30 @@ fn scan_rules(
     })
 }
 
-/// Words with capitals that are of no individual.
+/// Ends in characters and whether it is kept of each span of a category without a fixed form.
 #[pyfunction]
-#[pyo3(signature = (texts, *, num_threads=0))]
-fn find_no_names(py: Python<'_>, texts: &Bound<'_, PyAny>, num_threads: usize) -> PyResult<ArrowBatch> {
+#[pyo3(signature = (texts, documents, starts, ends, are_names, *, num_threads=0))]
+fn refine_formless<'py>(
+    py: Python<'py>,
+    texts: &Bound<'py, PyAny>,
+    documents: PyReadonlyArray1<'py, i64>,
+    starts: PyReadonlyArray1<'py, i32>,
+    ends: PyReadonlyArray1<'py, i32>,
+    are_names: PyReadonlyArray1<'py, bool>,
+    num_threads: usize,
+) -> PyResult<(Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<bool>>)> {
     let texts = import_texts(texts, "text")?;
     let threads = pool(num_threads).map_err(to_py_err)?;
-    let found = py.detach(|| threads.install(|| located(&texts, no_names::find_all(&texts))));
-    to_batch(&found, |_| ("OTHER", "nobody"))
+    let spans = Formless {
+        documents: documents.as_slice()?,
+        starts: starts.as_slice()?,
+        ends: ends.as_slice()?,
+        are_names: are_names.as_slice()?,
+    };
+    if [spans.starts.len(), spans.ends.len(), spans.are_names.len()] != [spans.documents.len(); 3] {
+        return Err(to_py_err(Error::Corpus("columns of spans have different lengths".into())));
+    }
+    let (ends, kept): (Vec<i32>, Vec<bool>) =
+        py.detach(|| threads.install(|| refine(&texts, &spans))).map_err(to_py_err)?.into_iter().unzip();
+    Ok((PyArray1::from_vec(py, ends), PyArray1::from_vec(py, kept)))
 }
