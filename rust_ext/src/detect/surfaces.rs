@@ -11,6 +11,7 @@
 //!
 //! Two passes, each a look-up a piece; memory holds the surfaces and the words of the corpus, never its text.
 
+use std::borrow::Cow;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::Range;
 
@@ -63,9 +64,6 @@ impl Labelled<'_> {
     }
 }
 
-/// Pieces and the gaps between them, in turn.
-type Form = Box<[Box<str>]>;
-
 /// A surface under one label.
 struct Entry {
     label: u32,
@@ -75,7 +73,7 @@ struct Entry {
     is_name: bool,
 }
 
-/// Many forms in two allocations.
+/// Many forms: the pieces of each and the gaps between them, in turn.
 #[derive(Default)]
 struct Forms {
     parts: Strings,
@@ -84,12 +82,12 @@ struct Forms {
 }
 
 impl Forms {
-    fn push(&mut self, form: &Form) {
-        form.iter().for_each(|part| self.parts.push(part));
+    fn push(&mut self, form: impl Iterator<Item = impl AsRef<str>>) {
+        form.for_each(|part| self.parts.push(part.as_ref()));
         self.ends.push(self.parts.len());
     }
 
-    fn of(&self, number: u32) -> impl Iterator<Item = &str> {
+    fn of(&self, number: u32) -> impl Iterator<Item = &str> + Clone {
         let first = number.checked_sub(1).map_or(0, |before| self.ends[before as usize]);
         (first..self.ends[number as usize]).map(|part| self.parts.get(part))
     }
@@ -144,7 +142,7 @@ impl Surfaces {
             return Err(Error::Corpus("surfaces: one scope, name and source a span, and one unit a document".into()));
         }
         self.num_documents += texts.len() as u64;
-        let found: Vec<Vec<(usize, Form, bool)>> = rows(texts.len())
+        let found: Vec<DocumentForms> = rows(texts.len())
             .map(|row| {
                 let view = View::new(texts.get(row), Surface::Fold);
                 if let Some(counted) = counted {
@@ -153,19 +151,22 @@ impl Surfaces {
                 Ok(forms(&view, &spans.in_bytes(row, texts.get(row))?, spans.of(row).start))
             })
             .collect::<Result<_>>()?;
-        for (row, forms) in found.into_iter().enumerate() {
-            for (span, form, titled) in forms.into_iter().filter(|(span, ..)| scopes[*span] != 0) {
-                let parts = if names[span] != 0 && form.len() > 1 { strong_parts(&form) } else { Vec::new() };
-                let weak = titled && !is_first_name(&form[0]);
-                let unit = units[row];
-                let number = self.number(&form, labels[span], sources[span], names[span] != 0);
+        for (found, &unit) in found.iter().zip(units) {
+            for (at, &(span, titled)) in found.spans.iter().enumerate().filter(|(_, (span, _))| scopes[*span] != 0) {
+                let form = found.forms.of(at as u32);
+                let is_single = form.clone().nth(1).is_none();
+                let weak = titled && !form.clone().next().is_some_and(is_first_name);
+                let number = self.number(form.clone(), labels[span], sources[span], names[span] != 0);
                 self.entries[number as usize].everywhere |= scopes[span] == CORPUS;
                 // Where a single word is a name, neither capitals nor small letters make it another word.
-                if scopes[span] != CORPUS || form.len() == 1 {
+                if scopes[span] != CORPUS || is_single {
                     self.of_units.insert((number, unit));
                 }
-                for (place, part) in parts.into_iter().enumerate() {
-                    let number = self.number(&part, labels[span], sources[span], true);
+                if is_single || names[span] == 0 {
+                    continue;
+                }
+                for (place, part) in form.step_by(2).filter(|piece| is_strong(piece)).enumerate() {
+                    let number = self.number(std::iter::once(part), labels[span], sources[span], true);
                     if weak && place > 0 {
                         *self.weak.entry((number, unit)).or_default() += 1;
                     } else {
@@ -177,12 +178,16 @@ impl Surfaces {
         Ok(())
     }
 
-    fn number(&mut self, form: &Form, label: u32, source: u32, is_name: bool) -> u32 {
+    fn number<'a>(
+        &mut self,
+        form: impl Iterator<Item = &'a str> + Clone,
+        label: u32,
+        source: u32,
+        is_name: bool,
+    ) -> u32 {
         let Self { entries, forms, numbers, .. } = self;
-        let hash = hash_of(label, form.iter().map(|part| &**part));
-        let is_same = |&number: &u32| {
-            entries[number as usize].label == label && forms.of(number).eq(form.iter().map(|part| &**part))
-        };
+        let hash = hash_of(label, form.clone());
+        let is_same = |&number: &u32| entries[number as usize].label == label && forms.of(number).eq(form.clone());
         if let Some(&known) = numbers.find(hash, is_same) {
             return known;
         }
@@ -316,45 +321,53 @@ fn goes_on_as_another(view: &View, piece: usize) -> bool {
         || piece > 0 && hyphen(piece - 1)
 }
 
-/// The forms of a document's spans, each with the number of its span and whether a title announces it; those that begin or end
-/// inside a piece have none.
-fn forms(view: &View, spans: &[Range<usize>], first_span: usize) -> Vec<(usize, Form, bool)> {
-    let mut forms = Vec::new();
-    if spans.is_empty() {
-        return forms;
-    }
-    // A piece without bounds (a half of "½") takes no room.
-    let mut done = 0;
-    let origins: Vec<(usize, usize)> = (0..view.len())
-        .map(|piece| {
-            let bounds = view.origin_of(piece, piece).unwrap_or((done, done));
-            done = bounds.1;
-            bounds
-        })
-        .collect();
-    for (number, &Range { start, end }) in spans.iter().enumerate() {
-        let first = Some(origins.partition_point(|&(_, to)| to <= start)).filter(|&first| first < view.len());
-        let Some(first) = first.filter(|&first| origins[first].0 >= start && origins[first].1 <= end) else { continue };
-        let pieces = (first..view.len()).take(MAX_PIECES + 1);
-        let last = pieces.take_while(|&piece| origins[piece].0 < end).last().unwrap_or(first);
-        if origins[last].1 > end || last - first >= MAX_PIECES {
-            continue;
-        }
-        let mut form: Vec<Box<str>> = vec![view.piece(first).into()];
-        for piece in first + 1..=last {
-            form.push(gap_form(view.gap(piece - 1)).into());
-            form.push(view.piece(piece).into());
-        }
-        forms.push((first_span + number, form.into(), is_announced(view, first)));
-    }
-    forms
+/// The forms of the spans of a document.
+#[derive(Default)]
+struct DocumentForms {
+    /// Of each form the number of its span, and whether a title announces it.
+    spans: Vec<(usize, bool)>,
+    forms: Forms,
 }
 
-/// The parts of a name that may stand alone.
-fn strong_parts(form: &Form) -> Vec<Form> {
-    let strong =
-        |piece: &str| piece.chars().count() >= 3 && piece.chars().all(char::is_alphabetic) && !is_particle(piece);
-    form.iter().step_by(2).filter(|piece| strong(piece)).map(|piece| [piece.clone()].into()).collect()
+/// The forms of a document's spans; those that begin or end inside a piece have none.
+fn forms(view: &View, spans: &[Range<usize>], first_span: usize) -> DocumentForms {
+    let mut found = DocumentForms::default();
+    // A piece without bounds (a half of "½") takes no room.
+    let bounds = |piece| view.origin_of(piece, piece);
+    let origin = |piece: usize| {
+        bounds(piece).unwrap_or_else(|| {
+            let end = (0..piece).rev().find_map(bounds).map_or(0, |(_, end)| end);
+            (end, end)
+        })
+    };
+    for (number, &Range { start, end }) in spans.iter().enumerate() {
+        let (mut first, mut after) = (0, view.len());
+        while first < after {
+            let middle = first.midpoint(after);
+            if origin(middle).1 <= start { first = middle + 1 } else { after = middle }
+        }
+        if first == view.len() {
+            continue;
+        }
+        let (from, mut to) = origin(first);
+        let mut last = first;
+        while last + 1 < view.len() && last - first < MAX_PIECES && origin(last + 1).0 < end {
+            last += 1;
+            to = origin(last).1;
+        }
+        if from < start || to > end || last - first >= MAX_PIECES {
+            continue;
+        }
+        let joined = (first + 1..=last).flat_map(|piece| [gap_form(view.gap(piece - 1)), Cow::from(view.piece(piece))]);
+        found.forms.push(std::iter::once(Cow::from(view.piece(first))).chain(joined));
+        found.spans.push((first_span + number, is_announced(view, first)));
+    }
+    found
+}
+
+/// Whether a part of a name may stand alone.
+fn is_strong(piece: &str) -> bool {
+    piece.chars().count() >= 3 && piece.chars().all(char::is_alphabetic) && !is_particle(piece)
 }
 
 fn is_short(form: &[&str]) -> bool {
