@@ -159,7 +159,7 @@ class Cell:
         if self.source == "mtsamples":
             if not (place / "documents.parquet").exists():
                 place.mkdir(parents=True, exist_ok=True)
-                pq.write_table(read_documents("mtsamples"), place / "documents.parquet")
+                pq.write_table(read_documents("mtsamples", None).drop_columns(["spans"]), place / "documents.parquet")
             split = {"heldout": 0.3, "reference": 0.2}
             corpus = {"source": str(place / "documents.parquet")}
             return {"corpus": corpus, "detect": {"detectors": ["rules"]}, "split": split}
