@@ -60,6 +60,9 @@ fn scan_rules(
     })
 }
 
+/// Ends of spans, and which of them are kept.
+type Refined<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<bool>>);
+
 /// Ends in characters and whether it is kept of each span of a category without a fixed form.
 #[pyfunction]
 #[pyo3(signature = (texts, documents, starts, ends, are_names, *, num_threads=0))]
@@ -71,7 +74,7 @@ fn refine_formless<'py>(
     ends: PyReadonlyArray1<'py, i32>,
     are_names: PyReadonlyArray1<'py, bool>,
     num_threads: usize,
-) -> PyResult<(Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<bool>>)> {
+) -> PyResult<Refined<'py>> {
     let texts = import_texts(texts, "text")?;
     let threads = pool(num_threads).map_err(to_py_err)?;
     let spans = Formless {
