@@ -225,13 +225,13 @@ def check_run(
                 'seed = "draw", or a large number of your own. Another seed is another split: the run is made again'
             )
         _require_extras(run)
-        _check_private(run)
+        check_private(run)
         _check_noise(run.job)
         _require_devices(run)
         _require_bases(run, trains=trains)
         _require_word_lists(run)
-    if run.job.heads and classifies:
-        resolve("reticent.ext.classify.stage:check_settings")(run)
+    if classifies:
+        check_heads(run)
     if (classifies or trains) and run.job.corpus.remote is None:
         check_labels(run)
     if audits:
@@ -295,7 +295,7 @@ def _check_noise(job: Job) -> None:
         )
 
 
-def _check_private(run: Run) -> None:
+def check_private(run: Run) -> None:
     """Raise `PolicyError` for a private recipe that its training would refuse, and for settings of DP-SGD or of plain
     gradient clipping that no recipe uses."""
     is_private = {model.name: [run.job.recipe(name).private for name in model.recipes] for model in run.job.model}
@@ -392,6 +392,12 @@ def _require_word_lists(run: Run) -> None:
             read_public_words(source, setting)
     if any(recipe.context == "surrogate" for recipe in recipes):
         surrogate_names(run.job).pool()
+
+
+def check_heads(run: Run) -> None:
+    """Raise `PolicyError` for a head whose starts are not kept, or that promises an epsilon it cannot have."""
+    if run.job.heads:
+        resolve("reticent.ext.classify.stage:check_settings")(run)
 
 
 def check_labels(run: Run) -> None:

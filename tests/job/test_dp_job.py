@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures.command import command
 from fixtures.models import toy_model, toy_tokenizer
 from typer.testing import CliRunner
 
@@ -51,11 +52,50 @@ def values(hospital: Path, out: Path, recipes: list[str], dp: dict[str, Any] | N
 
 
 def test_private_recipe_needs_its_table_before_anything_starts(hospital: Path, tmp_path: Path) -> None:
-    with pytest.raises(PolicyError, match=r"dp-clm is DP-SGD and needs \[train.dp\]"):
+    with pytest.raises(PolicyError, match=r"recipe dp-clm needs \[train.dp\]"):
         parse_job(values(hospital, tmp_path, ["dp-clm"]))
     with pytest.raises(PolicyError, match="either target_epsilon or noise_multiplier"):
         parse_job(values(hospital, tmp_path, ["dp-clm"], {"unit": "record"}))
     parse_job(values(hospital, tmp_path, ["clm"]))
+
+
+def test_all_settings_that_private_recipes_lack_are_named_at_once(hospital: Path, tmp_path: Path) -> None:
+    more = {"protect": {"n": 2}, "index": {"max_n": 2}}
+    with pytest.raises(PolicyError) as refused:
+        parse_job(values(hospital, tmp_path, ["clm", "dp-clm", "dp-clm-public", "private-clm"], **more))
+    public = "[train.dp] ..., protect.public_words ..., protect.n = 1 ..."
+    assert re.sub(r"\([^)]*\)", "...", str(refused.value)).removeprefix("job: ").split("; ") == [
+        "model toy: recipe dp-clm needs [train.dp] ...",
+        f"model toy: recipe dp-clm-public needs {public}",
+        f'model toy: recipe private-clm needs {public}, threshold.epsilon ..., threshold.unit = "individual"',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("recipes", "settings"),
+    [
+        ('["private-clm"]', ["detect.propagate=true"]),
+        ('["dp-clm-public", "private-clm"]', ['detect.detectors=["rules", "shipped"]']),
+        ('["clm", "private-clm"]', ['classify={label="ward", private=true, from_recipes=["clm"]}']),
+    ],
+)
+def test_a_plan_refuses_a_private_training_as_its_run_does(
+    recipes: str, settings: list[str], hospital: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "words.txt").write_text("fever\n")
+    (tmp_path / "job.toml").write_text(
+        f'out = "{tmp_path}/run"\n[corpus]\nsource = "{hospital}/documents"\n[train.dp]\ntarget_epsilon = 8\n'
+        f'[protect]\npublic_words = "{tmp_path}/words.txt"\n[threshold]\nepsilon = 2\nunit = "individual"\n'
+        f'[[model]]\nname = "toy"\nbase = "{hospital}/base"\nobjective = "clm"\nrecipes = {recipes}\n'
+    )
+    options = [part for each in settings for part in ("--set", each)]
+    said = []
+    for more in (["--plan"], []):
+        assert command("run", tmp_path / "job.toml", *more, "--set", "train.window_length=64", *options) == 2
+        said.append(capfd.readouterr().err.splitlines()[-1])
+    assert said[0] == said[1]
+    assert "no epsilon can be promised" in said[0]
+    assert not (tmp_path / "run").exists()
 
 
 def test_job_trains_privately_notes_the_cost_and_refuses_beyond_the_budget(hospital: Path, tmp_path: Path) -> None:
@@ -97,9 +137,13 @@ def test_job_trains_privately_notes_the_cost_and_refuses_beyond_the_budget(hospi
         ({"canaries": {"num": 2}}, {"target_epsilon": 8.0}, "since the planting of canaries"),
         ({"never_target": ["direct"]}, {"target_epsilon": 8.0}, "since the choice of protected words"),
         ({"context": "surrogate"}, {"target_epsilon": 8.0}, "since the choice of replaced words"),
-        ({"words": "public"}, DP, "mine needs a list of public words"),
-        ({"words": "public", "protect": {"n": 2, "public_words": "w"}, "index": {"max_n": 2}}, DP, "it needs n = 1"),
-        ({"words": "private", "protect": {"public_words": "w"}}, DP, "it needs threshold.epsilon, and threshold.unit"),
+        ({"words": "public"}, DP, "mine needs protect.public_words"),
+        (
+            {"words": "public", "protect": {"n": 2, "public_words": "w"}, "index": {"max_n": 2}},
+            DP,
+            "needs protect.n = 1 or recipes.mine.n = 1",
+        ),
+        ({"words": "private", "protect": {"public_words": "w"}}, DP, "needs threshold.epsilon .*, threshold.unit"),
         (
             {"words": "public"},
             {"noise_multiplier": 1.0, "unit": "record"},

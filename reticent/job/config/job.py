@@ -329,7 +329,9 @@ class Job(JobSettings):
         return self
 
     def _check_recipes_of_models(self) -> None:
-        """Refuse a model's recipe that is unknown, is of another objective, or lacks a setting that it needs."""
+        """Refuse a model's recipe that is unknown or of another objective, and recipes that lack settings which they
+        need: all that are missing in one message."""
+        lacking = []
         for model in self.model:
             for name in model.recipes:
                 try:
@@ -340,23 +342,27 @@ class Job(JobSettings):
                     raise ValueError(
                         f"model {model.name}: recipe {name} is {found.objective}, the objective is {model.objective}"
                     )
-                if found.private and self.training(model).dp is None:
-                    raise ValueError(
-                        f"model {model.name}: recipe {name} is DP-SGD and needs [train.dp], with target_epsilon say"
-                    )
-                if found.words == "counted":
-                    continue
-                where = f"model {model.name}: recipe {name}"
-                if self.protect.public_words is None:
-                    raise ValueError(f'{where} needs a list of public words: protect.public_words = "wordfreq:en", say')
-                if self.protection(name).n > 1:
-                    raise ValueError(f"{where} tells single words apart: it needs n = 1 (protect.n, recipes.{name}.n)")
-                of_individual = self.threshold.epsilon is not None and self.threshold.unit == "individual"
-                if found.words == "private" and not of_individual:
-                    raise ValueError(
-                        f"{where} draws a private vocabulary: it needs threshold.epsilon, and threshold.unit = "
-                        '"individual"'
-                    )
+                if missing := list(self._missing_settings(model, found)):
+                    lacking.append(f"model {model.name}: recipe {name} needs {', '.join(missing)}")
+        if lacking:
+            raise ValueError("; ".join(lacking))
+
+    def _missing_settings(self, model: ModelSection, recipe: Recipe) -> Iterator[str]:
+        """Yield the settings, each with why or with an example, that a private recipe of a model needs and the job
+        lacks."""
+        if recipe.private and self.training(model).dp is None:
+            yield "[train.dp] (its target_epsilon, say)"
+        if recipe.words == "counted":
+            return
+        if self.protect.public_words is None:
+            yield 'protect.public_words (a list of public words: "wordfreq:en", say)'
+        if self.protection(recipe.name).n > 1:
+            own = f" or recipes.{recipe.name}.n = 1" if recipe.name in self.recipes else ""
+            yield f"protect.n = 1{own} (it tells single words apart)"
+        if recipe.words == "private" and self.threshold.epsilon is None:
+            yield "threshold.epsilon (that of its private vocabulary)"
+        if recipe.words == "private" and self.threshold.unit != "individual":
+            yield 'threshold.unit = "individual"'
 
     def recipe(self, name: str) -> Recipe:
         """Return the recipe of this name: one of the job's own, a head's, or a built-in one; `PolicyError` lists the
