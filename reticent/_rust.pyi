@@ -919,6 +919,19 @@ def real_identifiers(
 def pseudonymise_ids(ids: _ArrowArray, *, key: bytes, purpose: str, num_threads: int = 0) -> ArrowBatch:
     """Return keyed pseudonyms of ids, column ``id``; ids of two purposes have nothing in common."""
 
+def hl7_segments(message: str, signs: tuple[str, str, str, str, str]) -> list[tuple[list[str], bool]] | str:
+    """Return the segments of a message of HL7 v2 that are read: their fields from the name on ("" where one is left
+    out), and whether a line breaks in them where text cannot be told from fields.
+
+    OBX that follow each other with one type and the same fields behind their values are one: name, type, status and
+    values; of TX, FT and ST one value without escapes, which has a line for each of them and each repetition. A str is
+    the name of a segment behind a line feed of which cannot be told whether it is text of the OBX before it. ``signs``
+    are those of fields, components, repetitions, escapes and subcomponents.
+    """
+
+def hl7_unescape(text: str, signs: tuple[str, str, str, str, str]) -> str:
+    """Return a field of HL7 v2 without its escapes: signs, breaks and spaces put in, formatting left out."""
+
 def html_texts(pages: Sequence[bytes]) -> list[str | None]:
     """Return the text of each page of HTML, which is in UTF-8; None of one in which too many elements stand in each
     other. The interpreter's lock is released meanwhile."""

@@ -20,9 +20,11 @@ from typing import Any
 import lxml.etree
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from fixtures.drawing import examples
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.core.progress import Progress
 from reticent.engine.corpus import open_configured
@@ -43,6 +45,7 @@ from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.staged import staged_job
 from reticent.job.update import update_run
+from tests.oracles import hl7 as oracle
 
 pytest.importorskip("striprtf", reason="needs the extra exports")
 pytest.importorskip("pypdfium2", reason="needs the extra exports")
@@ -291,7 +294,19 @@ def test_a_report_is_of_the_patient_before_it_and_a_text_keeps_its_breaks() -> N
 
 
 def test_a_line_of_hl7_is_left_out_by_its_own_status_alone() -> None:
-    ends = ["||||||F", "||||||W", "||||||W", "||||||F", "", "||||||D|2026", "|", "||||||F|2026", "||||||d \n", "\n"]
+    ends = [
+        "||||||F",
+        "||||||W",
+        "||||||W",
+        "||||||F",
+        "",
+        "||||||D|2026",
+        "|",
+        "||||||F|2026",
+        "||||||d \n",
+        "\n",
+        "|mg|1-9||||D",
+    ]
     data = message("TXA|1|CN||||||||||D1", *(f"OBX|{n}|TX|||{n}{end}" for n, end in enumerate(ends)))
     (found,) = read_messages(data, "m")
     assert found[2] == "0\n3\n4\n6\n7\n9"
@@ -355,6 +370,69 @@ def test_bytes_of_neighbouring_escapes_are_one_text(one: str, other: str) -> Non
     codes = [f"\\X{byte:02X}\\" for byte in f"{one}ü{other}".encode(errors="ignore")]
     (found,) = read_messages(message(f"OBX|1|TX|||a{''.join(codes)}b\\XC3BC\\\\.br\\\\XFC\\"), "m")
     assert found[2:3] == (f"a{one}ü{other}bü\nü".encode(errors="ignore").decode(),)
+
+
+#: What a message may have, and signs that may stand for those of the standard.
+_PARTS = (
+    *(
+        "|",
+        "|",
+        "|||",
+        "|mg|1-9||||D",
+        "^",
+        "~",
+        "\\",
+        "&",
+        "a",
+        "é",
+        "X",
+        "TX",
+        "FT",
+        "NM",
+        "D",
+        "F",
+        " ",
+        "\xb2",
+        "\u0301",
+    ),
+    *("\r", "\n", "\r\n", "\x0b", "\x1c", "\r\x1c", "\x1e"),
+    *(
+        f"{end}{name}|"
+        for end in ("\r", "\n", "\r\n")
+        for name in ("PID", "TXA", "OBR", "NTE", "ABC", "ZAB", "A", "ADD")
+    ),
+    *(
+        f"{end}OBX|1|{kind}|||{text}"
+        for end in ("\r", "\r", "\n")
+        for kind in ("TX", "ED", "")
+        for text in ("a~b", "c")
+    ),
+    *(
+        f"\\{code}\\"
+        for code in str.split("F S T R E H N .br .ce .fi .sp .sp2 .sp+03 .sk4 .sk .in-2 .ti+100 .ab+1 .sp999")
+    ),
+    *(
+        f"\\{code}\\"
+        for code in ("X41", "XC3", "XBC", "XFC0a", "X4", "X", "C1a", "M", "Z", "Zé_1", "Z_a_", "Ze\u0301", "q")
+    ),
+)
+_SIGNS_OF = ("|^~\\&", "|^~_&", "#!+-.", "|-.+&", "ü^~.&", "|^\\\\&", "|\\&~^", "|^~§&", "^^~\\|")
+
+
+@settings(max_examples=examples(500))
+@given(st.lists(st.sampled_from(_PARTS), max_size=30), st.sampled_from(_SIGNS_OF))
+def test_segments_of_hl7_match_oracle(parts: list[str], signs: str) -> None:
+    translated = str.maketrans("|^~\\&", signs)
+    text = f"MSH|^~\\&|A{''.join(parts)}".translate(translated)
+    assert _rust.hl7_segments(text, tuple(signs)) == oracle.segments(text, oracle.Signs(*signs))
+    assert _rust.hl7_unescape(text, tuple(signs)) == oracle.unescape(text, oracle.Signs(*signs))
+
+
+def test_a_message_that_is_not_of_the_encoding_that_it_names_is_listed() -> None:
+    """As UTF-16 the letters of this one are others, and its signs are daggers."""
+    data = b"MSH|^~\\&" + b" " * 20 + b"|" * 16 + b"UNICODE UTF-16\rPID|||1\rOBX||TX|||a"
+    found = [*read_messages(data + b" " * (len(data) % 2), "m")]
+    assert found == [Unread("m", "it is not in the character set that is named")]
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import groupby
-from operator import itemgetter
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
+from reticent import _rust
 from reticent.ext.exports.contents import UnreadableError, base64_bytes, kind_of_type, text_of
 from reticent.ext.exports.found import FoundDocument, Unread
 
@@ -29,8 +28,6 @@ _CHARSETS: Final = {
     "UTF-8": "utf-8",
     **{f"8859/{n}": f"iso8859-{n}" for n in (*range(1, 12), 13, 14, 15)},
 }
-#: Segments that are read -> fields of theirs that are looked at.
-_MOST: Final = {"MSH": 18, "PID": 4, "MRG": 2, "TXA": 13, "OBR": 8, "OBX": 6, "ADD": 1}
 #: Events that give a patient another number: merges, and changes of a number. Others with MRG move a visit, say.
 _MERGES: Final = ("A18", "A30", "A34", "A36", "A39", "A40", "A46", "A47")
 _ENDS: Final = "\r\n\x0b\x1c"
@@ -43,24 +40,10 @@ _VALUES: Final = frozenset(
         "RPT SI SN SNM SPD SRT TM TN TQ TS VID VR XAD XCN XON XPN XTN"
     )
 )
-#: Segments of HL7 2.1 to 2.9; those of a site begin with Z.
-_SEGMENTS: Final = frozenset(
-    str.split(
-        "ABS ACC ADD ADJ AFF AIG AIL AIP AIS AL1 APR ARQ ARV AUT BHS BLC BLG BPO BPX BTS BTX BUI CDM CDO CER CM0 "
-        "CM1 CM2 CNS CON CSP CSR CSS CTD CTI CTR DB1 DEV DG1 DMI DON DPS DRG DSC DSP DST ECD ECR EDU EQL EQP EQU "
-        "ERQ ERR EVN FAC FHS FT1 FTS GOL GP1 GP2 GT1 IAM IAR IIM ILT IN1 IN2 IN3 INV IPC IPR ISD ITM IVC IVT LAN "
-        "LCC LCH LDP LOC LRL MCP MFA MFE MFI MRG MSA MSH NCK NDS NK1 NPU NSC NST NTE OBR OBX ODS ODT OH1 OH2 OH3 "
-        "OH4 OM1 OM2 OM3 OM4 OM5 OM6 OM7 OM8 OMC ORC ORG OVR PAC PCE PCR PD1 PDA PDC PEO PES PID PKG PM1 PMT PR1 "
-        "PRA PRB PRC PRD PRT PSG PSH PSL PSS PTH PV1 PV2 PYE QAK QID QPD QRD QRF QRI RCP RDF RDT REL RF1 RFI RGS "
-        "RMI ROL RQ1 RQD RXA RXC RXD RXE RXG RXO RXR RXV SAC SCD SCH SCP SDD SFT SGH SGT SHP SID SLT SPM STF STZ "
-        "TCC TCD TQ1 TQ2 TXA UAC UB1 UB2 URD URS VAR VND VTQ"
-    )
-)
 _TYPES: Final = {"TEXT": "text/plain", "HTML": "text/html", "PDF": "application/pdf", "RTF": "text/rtf"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Signs:
+class _Signs(NamedTuple):
     """The signs of a message: between fields, components, repetitions; of escapes; between subcomponents."""
 
     field: str
@@ -85,8 +68,6 @@ class _Document:
     date: str | None = None
     type: str | None = None
     is_of_txa: bool = False
-    #: Values of OBX as they stand there, and the texts before them.
-    values: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     fault: str | None = None
     #: Whether a text of it stands at an address.
@@ -95,14 +76,7 @@ class _Document:
     @property
     def has_content(self) -> bool:
         """Whether something of its text was found, or where it stands, or why it is not read."""
-        return bool(self.values or self.texts or self.fault or self.is_elsewhere)
-
-    def end_values(self, signs: _Signs) -> None:
-        """Make a text of the values, a line each and of each repetition; all at once, as most values are short."""
-        if self.values:
-            text = signs.repetition.join(self.values).replace("\r\n", "\n").replace("\r", "\n")
-            self.texts.append(unescape(text.replace(signs.repetition, "\n"), signs))
-            self.values.clear()
+        return bool(self.texts or self.fault or self.is_elsewhere)
 
 
 def read_messages(
@@ -140,8 +114,8 @@ def merges_of(data: bytes) -> Iterator[tuple[str, str]]:
         except UnreadableError:  # it is listed when its texts are read
             continue
         individual = None
-        event = segments[0][8].split(signs.component)
-        for segment in segments if len(event) > 1 and event[1] in _MERGES else ():
+        event = segments[0][0][8].split(signs.component)
+        for segment, _ in segments if len(event) > 1 and event[1] in _MERGES else ():
             if segment[0] == "PID":
                 individual = _individual(segment[3], signs)
             elif segment[0] == "MRG" and individual and (prior := _individual(segment[1], signs)):
@@ -193,45 +167,46 @@ def _decoded(data: bytes) -> str:
     )
 
 
-def _segments(message: str) -> tuple[_Signs, list[list[str]]]:
-    """The signs of a message, and the fields of its segments that are read."""
+def _segments(message: str) -> tuple[_Signs, list[tuple[list[str], bool]]]:
+    """The signs of a message, and the fields of its segments that are read: see `_rust.hl7_segments`."""
     signs = _signs_of(message[:9])
     if any(sign.isalnum() or sign.isspace() for sign in (signs.component, signs.repetition, signs.escape)):
         raise UnreadableError("its signs (MSH-2) are damaged")
-    lines = _lines(message.strip(_ENDS), signs)
-    # Signs behind a line make its last fields, up to MSH-18 and OBX-11: one that is left out is empty.
-    sign, empty = signs.field, signs.field * max(_MOST.values())
-    return signs, [(line.rstrip(_ENDS) + empty).split(sign, most) for line in lines if (most := _MOST.get(line[:3]))]
+    segments = _rust.hl7_segments(message, signs)
+    if isinstance(segments, str):
+        raise UnreadableError(
+            f"a line feed and {segments} within a text, where segments end with carriage returns: whether this is text "
+            "or a segment cannot be told; export it with one kind of line ends"
+        )
+    if not segments or segments[0][0][0] != "MSH":
+        raise UnreadableError("it is not in the character set that is named")
+    return signs, segments
 
 
 def _message(message: str, place: str, merged: Mapping[str, str]) -> Iterator[FoundDocument | Unread]:
     signs, segments = _segments(message)
-    control = segments[0][9]  # the sign behind MSH is its first field
+    control = segments[0][0][9]  # the sign behind MSH is its first field
     individual: str | None = None
     document: _Document | None = None
     count = 0
-    for name, run in groupby([*segments, ["OBR", *[""] * _MOST["OBR"]]], itemgetter(0)):
+    for segment, is_broken in [*segments, (["OBR", *[""] * 7], False)]:
+        name = segment[0]
         if name == "OBX":
             document = document or _Document()
-            # All lines of a text have one type, and mostly the same behind it.
-            for (kind, behind), alike in groupby(run, itemgetter(2, 6)):
-                _add(document, kind, [segment[5] for segment in alike], behind, signs)
-            continue
-        for segment in run:
-            if name == "ADD" and document is not None:
-                document.fault = "a segment of it goes on in another (ADD), which is not read"
-            elif name in ("PID", "TXA", "OBR"):
-                if document is not None and document.has_content:
-                    count += 1
-                    document.end_values(signs)
-                    yield _finished(document, individual, control, count, place)
-                elif document is not None and document.is_of_txa and name == "OBR":
-                    continue  # an OBR between a TXA and its text
-                if name == "PID":
-                    individual, document = _individual(segment[3], signs), None
-                    individual = merged.get(individual, individual) if individual else None
-                else:
-                    document = _begun(segment, signs)
+            _add(document, segment, is_broken, signs)
+        elif name == "ADD" and document is not None:
+            document.fault = "a segment of it goes on in another (ADD), which is not read"
+        elif name in ("PID", "TXA", "OBR"):
+            if document is not None and document.has_content:
+                count += 1
+                yield _finished(document, individual, control, count, place)
+            elif document is not None and document.is_of_txa and name == "OBR":
+                continue  # an OBR between a TXA and its text
+            if name == "PID":
+                individual, document = _individual(segment[3], signs), None
+                individual = merged.get(individual, individual) if individual else None
+            else:
+                document = _begun(segment, signs)
 
 
 def _begun(segment: list[str], signs: _Signs) -> _Document:
@@ -239,47 +214,8 @@ def _begun(segment: list[str], signs: _Signs) -> _Document:
     if segment[0] == "TXA":
         return _Document(_first(segment[12], signs), _date(segment[4]), _first(segment[2], signs), is_of_txa=True)
     number = _first(segment[3], signs) or _first(segment[2], signs)
-    code = [unescape(part, signs) for part in segment[4].split(signs.component)]
+    code = [_rust.hl7_unescape(part, signs) for part in segment[4].split(signs.component)]
     return _Document(number, _date(segment[7]), next(filter(None, [*code[1:2], code[0]]), None))
-
-
-@lru_cache
-def _begin(sign: str) -> re.Pattern[str]:
-    """Return the expression of the name of a segment and the sign between fields behind it."""
-    return re.compile(rf"[A-Z][A-Z0-9]{{2}}{re.escape(sign)}")
-
-
-def _lines(message: str, signs: _Signs) -> list[str]:
-    """The segments of a message, each with what goes on with it: a text may have breaks of its own."""
-    begin = _begin(signs.field)
-    ends = "".join([sign for sign in _ENDS if sign in message]) or _ENDS
-    # Mostly there is one sign, and each line is a segment: its begin, looked at once for all that have it, says so.
-    lines = message.split(ends) if len(ends) == 1 else [""]
-    if not all(map(begin.match, {line[:4] for line in lines})):
-        lines = re.split(f"[{ends}](?={begin.pattern})", message)
-    end = re.search("[\r\n]", message)
-    of_returns = end is not None and end[0] == "\r"
-    if of_returns:
-        is_certain = message.count("\n") == message.count("\r\n")
-    else:
-        is_certain = all(line[:3] in _SEGMENTS or line[0] == "Z" for line in lines)
-    if is_certain:
-        return lines
-    first, *others = re.split(f"([{ends}])(?={begin.pattern})", message)
-    lines = [first]
-    for sign, line in zip(others[::2], others[1::2], strict=True):
-        if sign == "\n" and lines[-1].startswith("OBX") and not (of_returns and lines[-1][-1] == "\r"):
-            name = line[:3]
-            if of_returns and name in _MOST and name != "OBX":  # whose the lines behind it are would be guessed
-                raise UnreadableError(
-                    f"a line feed and {name} within a text, where segments end with carriage returns: whether this is "
-                    "text or a segment cannot be told; export it with one kind of line ends"
-                )
-            if not (name == "OBX" if of_returns else name in _SEGMENTS or name[0] == "Z"):
-                lines[-1] += sign + line
-                continue
-        lines.append(line)
-    return lines
 
 
 def _finished(
@@ -299,7 +235,7 @@ def _finished(
 
 def _first(value: str, signs: _Signs) -> str | None:
     """Return the first component of a field's first repetition, without escapes; None if it is empty or ""."""
-    found = unescape(value.partition(signs.repetition)[0].partition(signs.component)[0], signs).strip()
+    found = _rust.hl7_unescape(value.partition(signs.repetition)[0].partition(signs.component)[0], signs).strip()
     return found if found and found != '""' else None
 
 
@@ -315,22 +251,20 @@ def _date(value: str) -> str | None:
     return value if re.fullmatch(r"\d{4,14}(?:\.\d+)?(?:[+-]\d{4})?", value) else None
 
 
-def _add(document: _Document, kind: str, values: list[str], behind: str, signs: _Signs) -> None:
+def _add(document: _Document, segment: list[str], is_broken: bool, signs: _Signs) -> None:
     """Add OBX of one type, and with the same fields behind their values, to a document."""
-    units, reference, _, _, _, status, *_ = behind.split(signs.field)
+    _, kind, status, *values = segment
     if status.strip() in ("D", "d", "W", "w"):  # deleted, or of the wrong patient
         return
-    # Fields behind a value may be a part of it, where a line breaks in it.
-    broken = [behind, *values] if units or reference else [behind]
-    if any("\n" in each or "\r" in each for each in broken):
+    if is_broken:
         document.fault = "a break of a line within OBX: its text cannot be told from its other fields"
     elif kind in _TEXTS:
-        document.values += values
+        document.texts += values
     elif kind == "ED":
-        document.end_values(signs)
         for value in values:
             try:
-                document.texts.append(_attachment([unescape(part, signs) for part in value.split(signs.component)]))
+                parts = value.split(signs.component)
+                document.texts.append(_attachment([_rust.hl7_unescape(part, signs) for part in parts]))
             except UnreadableError as error:
                 document.fault = str(error)
     elif kind == "RP":
@@ -356,46 +290,3 @@ def _attachment(parts: list[str]) -> str:
     except (KeyError, ValueError, UnreadableError):
         raise UnreadableError("an attachment in an encoding that is not read") from None
     return text_of(content, of_type)
-
-
-def unescape(text: str, signs: _Signs) -> str:
-    """Return a field's text without its escapes: signs, breaks and spaces are put in, formatting is left out."""
-    if signs.escape not in text:
-        return text
-    plain = {
-        "F": signs.field, "S": signs.component, "T": signs.subcomponent, "R": signs.repetition, "E": signs.escape,
-        ".br": "\n", ".ce": "\n", "H": "", "N": "", ".fi": "", ".nf": "",
-    }  # fmt: skip
-
-    def one(found: re.Match[str]) -> str:
-        code = found[1]
-        if code is None:  # neighbours are one row of bytes: a character may have several
-            data = bytes.fromhex(found[0].replace(signs.escape, "").replace("X", ""))
-            try:
-                return data.decode()
-            except UnicodeDecodeError:
-                return data.decode("latin-1")
-        if code in plain:
-            return plain[code]
-        if re.fullmatch(r"\.sp[+]?\d{0,2}", code):
-            return "\n" * int(code[3:].lstrip("+") or 1)
-        if re.fullmatch(r"\.sk[+]?\d{1,2}", code):
-            return " " * int(code[3:].lstrip("+"))
-        if re.fullmatch(r"\.(?:in|ti)[+-]?\d{1,3}|[CM][0-9A-Fa-f]+|Z\w*", code):
-            return ""
-        return found[0]
-
-    return _escape(signs.escape).sub(one, text)
-
-
-@lru_cache
-def _escape(sign: str) -> re.Pattern[str]:
-    """Return the expression of an escape, its code the group 1, or of escapes of bytes that follow each other.
-
-    What is no escape, a path of Windows say, takes no sign away from an escape behind it. Since it begins with the sign
-    alone, the next one is found without trying the expression at each character.
-    """
-    sign = re.escape(sign)
-    octets = rf"X(?:[0-9A-Fa-f]{{2}})+{sign}"
-    code = r"[FSTREHN]|\.[a-z]{2}[+-]?\d{0,3}|[CM][0-9A-Fa-f]+|Z\w*"
-    return re.compile(rf"{sign}(?:{octets}(?:{sign}{octets})*|({code}){sign})")

@@ -6,6 +6,7 @@
 pub mod columns;
 pub mod copies;
 pub mod detect;
+pub mod exports;
 pub mod html;
 pub mod index;
 pub mod index_tables;
@@ -120,6 +121,7 @@ fn rust_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     tokenizer::register(module)?;
     tokens::register(module)?;
     detect::register(module)?;
+    exports::register(module)?;
     html::register(module)?;
     learned::register(module)?;
     read_words::register(module)?;

@@ -7,6 +7,7 @@ pub mod characters;
 pub mod classes;
 pub mod escapes;
 pub mod fold;
+pub mod hl7;
 pub mod html;
 pub mod languages;
 pub mod layout;
