@@ -88,8 +88,8 @@ def _refine_spans(spans: pa.Table, texts: pa.Array, num_threads: int = 0) -> pa.
     ("EVA 7/10") or belong to a place or a thing ("a Roy catheter"), and with the initial behind a name ("Anna T., seen
     today"). The spans of a document stand together, with ascending starts."""
     spans = spans.filter(pc.is_in(spans.column("label"), pa.array(FORMLESS)))
-    columns = (spans.column(name).to_numpy() for name in ("document", "start", "end"))
+    documents, starts, ends = (spans.column(name).to_numpy() for name in ("document", "start", "end"))
     are_names = pc.equal(spans.column("label"), "NAME").to_numpy(zero_copy_only=False).astype(bool)
-    ends, kept = _rust.refine_formless(texts, *columns, are_names, num_threads=num_threads)
+    ends, kept = _rust.refine_formless(texts, documents, starts, ends, are_names, num_threads=num_threads)
     spans = spans.set_column(spans.schema.get_field_index("end"), BATCH_SPANS.field("end"), pa.array(ends))
     return spans.filter(pa.array(kept))
