@@ -62,7 +62,8 @@ def throughput(folder: Path, num_mb: float, rounds: int) -> dict[str, Any]:
     if (DATA / "us_census_names").exists():
         options["gazetteer"] = {"lists": census_names(folder, share=100.0)}
     together = " + ".join(options)
-    rows = {name: [name] for name in (*options, "shipped")} | {together: list(options), FAST: ["shipped", *options]}
+    rows = {name: [name] for name in (*options, "shipped")} | {together: list(options)}
+    rows |= {"rules + records + shipped": ["rules", "records", "shipped"], FAST: ["shipped", *options]}
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in rows}
     spans: dict[str, int] = {}
     write_text(folder / "documents.parquet", folder / "text.txt")
