@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -459,8 +459,7 @@ SHIFTS = {
 }
 
 
-@pytest.mark.parametrize("shift", SHIFTS)
-@pytest.mark.parametrize("base", ["base", None])
+@pytest.mark.parametrize(("shift", "base"), [*((shift, "base") for shift in SHIFTS), ("dates", None)])
 def test_a_shifted_list_of_people_nobody_trained_on_shows_nothing(
     place: Path, tmp_path: Path, shift: str, base: str | None
 ) -> None:
@@ -476,12 +475,8 @@ def test_a_shifted_list_of_people_nobody_trained_on_shows_nothing(
         assert "no base model was given" in (tmp_path / "run" / "dossier" / "dossier.html").read_text().lower()
 
 
-@pytest.mark.parametrize("base", ["base", None])
-def test_a_model_that_knows_its_people_by_heart_is_beyond_with_a_base_and_without(
-    place: Path, tmp_path: Path, base: str | None
-) -> None:
-    values = values_of(place, str(tmp_path / "run"), subject={"base": str(place / base) if base else None})
-    execute(Run(parse_job(values)))
+def test_a_model_that_knows_its_people_by_heart_is_beyond_without_a_base_too(place: Path, tmp_path: Path) -> None:
+    execute(Run(parse_job(values_of(place, str(tmp_path / "run"), subject={"base": None}))))
     (found,) = risks_of(tmp_path / "run").values()
     assert found["verdict"] == found["words"] == BEYOND
 
@@ -543,6 +538,7 @@ def test_copies_have_a_paired_difference_to_the_model_and_no_better_verdict(plac
         assert near.value == pytest.approx(0.5 + found["int8"][name].auc.value - attack.auc.value)
         assert other.value < 0.45
     assert {outcome["verdict"] for outcome in table.values()} == {BEYOND}
+    assert table["given"]["words"] == BEYOND
     assert "difference to the model itself" in (tmp_path / "run" / "dossier" / "dossier.html").read_text()
 
 
@@ -832,9 +828,8 @@ def _words_of(place: Path) -> set[str]:
     return {str(value) for name in ("last_name", "phone", "zip") for value in records.column(name).to_pylist()}
 
 
-@pytest.mark.parametrize("log_probs", [True, False])
 def test_a_server_is_judged_by_what_it_writes_with_log_probabilities_and_without(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_probs: bool
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("reticent.ext.propile.stage.LETTERS", 40)  # the toy reads 128 tokens
     net = load_model(place / "outside", "clm")
@@ -847,25 +842,31 @@ def test_a_server_is_judged_by_what_it_writes_with_log_probabilities_and_without
             "levels": ["twin", "compass"],
         },
     }  # fmt: skip
-    with Server(net, spoil=(lambda answer: answer) if log_probs else _without_log_probs) as server:
-        subject = {"model": "partner", "endpoint": server.url, "log_probs": log_probs}
-        values = values_of(place, str(tmp_path / "run"), subject=subject, **more)
-        execute(run := Run(parse_job(values)))
-        before = server.asked
-        shutil.rmtree(tmp_path / "run" / "extraction")
-        execute(Run(parse_job(values)))
-        assert server.asked == before  # what was answered is kept
     execute(there := Run(parse_job(values_of(place, str(tmp_path / "local"), **more))))
-    (own,), (weights,) = ([m for m in each.evidence.models if m.recipe == "given"] for each in (run, there))
+    for log_probs, spoil in ((True, lambda answer: answer), (False, _without_log_probs)):
+        out = tmp_path / f"run-{log_probs}"
+        with Server(net, spoil=spoil) as server:
+            subject = {"model": "partner", "endpoint": server.url, "log_probs": log_probs}
+            values = values_of(place, str(out), subject=subject, **more)
+            execute(run := Run(parse_job(values)))
+            before = server.asked
+            shutil.rmtree(out / "extraction")
+            execute(Run(parse_job(values)))
+            assert server.asked == before  # what was answered is kept
+        _require_equal_answers(run, there, log_probs)
+        assert not re.search(r"[g-z]{3,}", (out / "endpoint.jsonl").read_text())
+    with Server(net) as server, pytest.raises(ReticentError, match="left: ngram_coverage"):
+        parse_job(by_endpoint(place, tmp_path / "no", server.url, log_probs=False))
+
+
+def _require_equal_answers(served: Run, local: Run, log_probs: bool) -> None:
+    """What a server's model writes is what the same weights write; likelihoods are there where it tells them."""
+    own, weights = (_given(run.evidence.models) for run in (served, local))
     assert own.membership["ngram_coverage"].auc.value == pytest.approx(weights.membership["ngram_coverage"].auc.value)
-    found, expected = (
-        next(m for m in each.evidence.extraction.models if m.recipe == "given").passages for each in (run, there)
-    )
-    assert found.rates[0].members.value == pytest.approx(expected.rates[0].members.value)
     assert (own.privacy["both"].types.value is not None) == log_probs
-    probed, by_weights = (
-        next(m for m in each.evidence.probe.models if m.recipe == "given").results for each in (run, there)
-    )
+    found, expected = (_given(run.evidence.extraction.models).passages for run in (served, local))
+    assert found.rates[0].members.value == pytest.approx(expected.rates[0].members.value)
+    probed, by_weights = (_given(run.evidence.probe.models).results for run in (served, local))
     assert [row.level for row in probed] == [row.level for row in by_weights] == ["twin", "compass"]
     for one, other in zip(probed, by_weights, strict=True):
         assert (one.n, one.exact_match.value) == (other.n, other.exact_match.value)
@@ -873,9 +874,11 @@ def test_a_server_is_judged_by_what_it_writes_with_log_probabilities_and_without
         assert one.heldout.n == other.heldout.n > 0
         if log_probs:
             assert one.likelihood.factor.value == pytest.approx(other.likelihood.factor.value, rel=1e-3)
-    assert not re.search(r"[g-z]{3,}", (tmp_path / "run" / "endpoint.jsonl").read_text())
-    with Server(net) as server, pytest.raises(ReticentError, match="left: ngram_coverage"):
-        parse_job(by_endpoint(place, tmp_path / "no", server.url, log_probs=False))
+
+
+def _given(models: Iterable[Any]) -> Any:
+    """The evidence of the model that was trained elsewhere."""
+    return next(model for model in models if model.recipe == "given")
 
 
 @pytest.mark.parametrize(
