@@ -304,6 +304,8 @@ def check_private(run: Run) -> None:
         raise PolicyError("train.dp: no recipe of the job is trained by DP-SGD; add dp-mlm or dp-clm, or leave it out")
     if all(map(all, is_private.values())):
         _refuse_unused_clipping(run.job.train, "train")
+    private = [run.job.training(model) for model in run.job.model if any(is_private[model.name])]
+    refuse_conflicts(*((settings, settings.dp) for settings in private if settings.dp is not None))
     for model in run.job.model:
         settings = run.job.training(model)
         if model.train is not None and all(is_private[model.name]):
@@ -312,7 +314,6 @@ def check_private(run: Run) -> None:
             if not recipe.private:
                 continue
             assert settings.dp is not None  # the job was checked
-            refuse_conflicts(settings, settings.dp)
             privacy_unit(run.job, settings.dp)
             stages = unaccounted_stages(run.job, model, recipe)
             refuse_promise(settings.dp, (*stages, *unaccounted_steps(recipe)), recipe)
