@@ -725,10 +725,15 @@ def test_what_is_no_audit_is_refused(tmp_path: Path) -> None:
 
 
 def findings(
-    *models: dict[str, Any], recipes: dict[str, Any] | None = None, t: Texts = ENGLISH, **parts: Any
+    *models: dict[str, Any],
+    recipes: dict[str, Any] | None = None,
+    subject: dict[str, Any] | None = None,
+    t: Texts = ENGLISH,
+    **parts: Any,
 ) -> dict[str, str]:
     audit = tiny_audit()
-    audit = {**audit, "models": list(models), "settings": {**audit["settings"], "recipes": recipes or {}}}
+    settings = {**audit["settings"], "recipes": recipes or {}, "subject": subject}
+    audit = {**audit, "models": list(models), "settings": settings}
     said = plain_findings(publish_audit(replace(evidence(audit), **parts)), t)
     texts = {**said._asdict(), "found": [sentence for _, sentences in said.found for sentence in sentences]}
     return {key: " ".join(sentences).replace("\xa0", " ") for key, sentences in texts.items()}
@@ -817,6 +822,43 @@ def test_findings_say_what_was_found_and_nothing_that_was_not(
     assert {key: [text for text in texts if text in said[key]] for key, texts in has_not.items()} == {
         key: [] for key in has_not
     }
+
+
+@pytest.mark.parametrize("auc", [0.8, 0.5])
+@pytest.mark.parametrize("more", [{}, {"utility": {"heldout": WEAK, "members": WEAK}}])
+@pytest.mark.parametrize(
+    ("t", "steps", "of_trainers"),
+    [
+        (
+            ENGLISH,
+            [
+                "Refuse what was handed over, or ask who trained it to train another",
+                "refuse them, or ask who trained them",
+                "ask who trained them whether these are the final ones",
+                "ask about 1,000 people who were not trained on",
+            ],
+            r"[Tt]rain the |: train |able\. Fewer|that\. Fewer|hold out|test shorter",
+        ),
+        (
+            Texts("fr"),
+            [
+                "Refuser ce qui a été remis, ou demander à qui l’a entraîné d’en entraîner un autre",
+                "les refuser, ou demander à qui les a entraînés",
+                "demander à qui les a entraînés si ce sont bien les derniers",
+                "il faut interroger sur 1\u202f000 personnes dont les documents n’ont pas servi",
+            ],
+            r"Entraîner |: les entraîner|suffit pas\. Moins|mettre à part|tester des suites",
+        ),
+    ],
+)
+def test_who_audits_a_model_of_others_is_told_what_to_do_and_not_to_train_it(
+    t: Texts, steps: list[str], of_trainers: str, more: dict[str, Any], auc: float
+) -> None:
+    subject = {"model": "outside", "statement": "a letter", "also": {}}
+    said = findings(entry("given", excess=0.0, auc=auc, leaked=0, **more), subject=subject, t=t)["next"]
+    told, little = auc > 0.5, bool(more)
+    assert [step in said for step in steps] == [told, told and little, little and not told, True]
+    assert not re.search(of_trainers, said)
 
 
 def test_learning_of_one_kind_of_identifier_is_not_averaged_away() -> None:
