@@ -20,7 +20,7 @@ from reticent.audit.membership.validity import NO_POWER, holds_chance, is_over_c
 from reticent.audit.recipes import is_elsewhere, is_unprotected, recipe_of, subject_settings
 from reticent.audit.report.figure import has_value
 from reticent.audit.report.format_estimate import at_most, interval_of, percent, points
-from reticent.audit.report.risk_text import AREAS, found_mark, is_found, number_in_words, risk_mark
+from reticent.audit.report.risk_text import AREAS, found_mark, found_number, is_found, number_in_words, risk_mark
 from reticent.audit.report.selectors import (
     LITTLE,
     PARTS,
@@ -324,7 +324,7 @@ def _other_emission_sentence(model: ModelEvidence, outcomes: Outcomes, t: Texts)
     """Yield a sentence on identifiers found by another test, if the excess over held-out individuals found none."""
     result = outcomes.results(model).get("emission")
     if result and result.found and not leaks_more(model):
-        yield t("findings.found_otherwise", number=number_in_words(result.found, t))
+        yield t("findings.found_otherwise", number=found_number(result, t))
 
 
 def _auc_in_words(attack: tuple[str, Estimate], t: Texts) -> str:
@@ -391,11 +391,10 @@ def _excess_sentence(model: ModelEvidence, t: Texts) -> Iterable[str]:
         yield t(
             "findings.predicts_heldout_less_often", **values,
         )  # fmt: skip
+    elif estimate.high is not None and estimate.high < 0:
+        yield t("findings.predicts_heldout_no_less_often", **values)
     else:
-        yield t(
-            "findings.predicts_heldout_not_measurably_less",
-            **values,
-        )
+        yield t("findings.predicts_heldout_perhaps_as_often", **values)
 
 
 def _utility_sentence(model: ModelEvidence, plain: ModelEvidence | None, t: Texts) -> Iterable[str]:
