@@ -39,7 +39,7 @@ from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.sources.table import shown
 from reticent.ext.dp.budget import read_budget
 from reticent.ext.dp.charges import charge_lines, require_room
-from reticent.job.checks import check_heads, check_labels, check_private, refuse_too_few, require_same_documents
+from reticent.job.checks import check_columns, check_heads, check_private, refuse_too_few, require_same_documents
 from reticent.job.config import Job, load_job
 from reticent.job.demo import run_demo
 from reticent.job.export import copy_members_tokens as copied
@@ -82,7 +82,7 @@ def print_plan(job: Job, quiet: bool, as_json: bool) -> None:
         for line in lines:
             typer.echo(f"{line}.")
     if sides is not None:
-        check_labels(run)
+        check_columns(run)
         refuse_too_few(job, sides)
         require_room(run)
 

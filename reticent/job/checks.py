@@ -211,7 +211,7 @@ def check_run(
     TrainingError
         A base model reads no windows of the wanted length.
     CorpusError
-        The labels cannot be read.
+        The labels, or attributes that attacks on heads infer, cannot be read.
     """
     if run.job.memory_limit is not None and counts:
         check_memory_limit(run.job.memory_limit, run.job.num_threads)
@@ -233,7 +233,7 @@ def check_run(
     if classifies:
         check_heads(run)
     if (classifies or trains) and run.job.corpus.remote is None:
-        check_labels(run)
+        check_columns(run)
     if audits:
         require_audit(run)
     if reports:
@@ -401,11 +401,13 @@ def check_heads(run: Run) -> None:
         resolve("reticent.ext.classify.stage:check_settings")(run)
 
 
-def check_labels(run: Run) -> None:
-    """Raise `CorpusError` where the column of a classifier's classes cannot be read; called as soon as the documents
-    can be read."""
+def check_columns(run: Run) -> None:
+    """Raise `CorpusError` where the column of a classifier's classes, or one of the attributes that attacks on heads
+    infer, cannot be read; called as soon as the documents can be read."""
     if run.job.classify is not None:
         resolve("reticent.ext.classify.stage:check_labels")(run)
+    if run.job.audit.heads is not None:
+        resolve("reticent.ext.head_attacks.stage:check_attributes")(run)
 
 
 def require_audit(run: Run) -> None:
@@ -448,8 +450,6 @@ def check_sides(run: Run) -> None:
         resolve("reticent.ext.propile.stage:check_members")(run)
     if run.job.audit.diagnoses is not None:
         resolve("reticent.ext.ladder.stage:check_diagnoses")(run)
-    if run.job.audit.heads is not None:
-        resolve("reticent.ext.head_attacks.stage:check_heads")(run)
 
 
 def check_budget(run: Run) -> None:
