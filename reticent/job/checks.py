@@ -213,33 +213,52 @@ def check_run(
     CorpusError
         The labels, or attributes that attacks on heads infer, cannot be read.
     """
-    if run.job.memory_limit is not None and counts:
-        check_memory_limit(run.job.memory_limit, run.job.num_threads)
-    if models:
-        require_models(run)
-    refuse_ineffective(run.job, models=models, trains=trains, audits=audits)
+    check_settings(
+        run, counts=counts, models=models, trains=trains, classifies=classifies, audits=audits, reports=reports
+    )
     if models:
         if run.job.seed == 0 and run.job.subject is None:  # whose list of members is given, not drawn
             run.progress.say_once(
                 "seed = 0: everybody can guess it, and who knows it and the ids can compute who was trained on; give "
                 'seed = "draw", or a large number of your own. Another seed is another split: the run is made again'
             )
-        _require_extras(run)
-        check_private(run)
-        _check_noise(run.job)
         _require_devices(run)
         _require_bases(run, trains=trains)
-        _require_word_lists(run)
-    if classifies:
-        check_heads(run)
     if (classifies or trains) and run.job.corpus.remote is None:
         check_columns(run)
+    if models:
+        _warn_of_tokenizers(run, trains=trains)
+
+
+def check_settings(
+    run: Run,
+    *,
+    counts: bool = True,
+    models: bool = True,
+    trains: bool = True,
+    classifies: bool = True,
+    audits: bool = True,
+    reports: bool = True,
+) -> None:
+    """Check the settings of a run, by default for all of its stages, the files that they name and the libraries that
+    they need; devices, base models and documents, which may come later, are not. Errors and flags are those of
+    `check_run`."""
+    if run.job.memory_limit is not None and counts:
+        check_memory_limit(run.job.memory_limit, run.job.num_threads)
+    if models:
+        require_models(run)
+    refuse_ineffective(run.job, models=models, trains=trains, audits=audits)
+    if models:
+        _require_extras(run)
+        _check_private(run)
+        _check_noise(run.job)
+        _require_word_lists(run)
+    if classifies and run.job.heads:
+        resolve("reticent.ext.classify.stage:check_settings")(run)
     if audits:
         require_audit(run)
     if reports:
         resolve("reticent.ext.dossier.stage:check_settings")(run.job)
-    if models:
-        _warn_of_tokenizers(run, trains=trains)
 
 
 def require_same_documents(job: Job) -> None:
@@ -267,8 +286,8 @@ def require_models(run: Run) -> None:
 
 
 def _require_extras(run: Run) -> None:
-    """Raise `PolicyError` for an optional library that is not installed, before any training."""
-
+    """Raise `PolicyError` for all optional libraries that are not installed, before any training."""
+    missing = []
     for model in run.job.model:
         settings = run.job.training(model)
         heads = [head.section for head in run.job.heads]
@@ -279,10 +298,12 @@ def _require_extras(run: Run) -> None:
             ("train.report_to", settings.report_to, "tensorboard", "track"),
         ):
             if wanted and find_spec(module) is None:
-                raise PolicyError(
+                missing.append(
                     f"model {model.name}: {setting} needs {module}, which is not installed; "
                     f"pip install reticent[{extra}]"
                 )
+    if missing:
+        raise PolicyError("; ".join(missing))
 
 
 def _check_noise(job: Job) -> None:
@@ -295,7 +316,7 @@ def _check_noise(job: Job) -> None:
         )
 
 
-def check_private(run: Run) -> None:
+def _check_private(run: Run) -> None:
     """Raise `PolicyError` for a private recipe that its training would refuse, and for settings of DP-SGD or of plain
     gradient clipping that no recipe uses."""
     is_private = {model.name: [run.job.recipe(name).private for name in model.recipes] for model in run.job.model}
@@ -393,12 +414,6 @@ def _require_word_lists(run: Run) -> None:
             read_public_words(source, setting)
     if any(recipe.context == "surrogate" for recipe in recipes):
         surrogate_names(run.job).pool()
-
-
-def check_heads(run: Run) -> None:
-    """Raise `PolicyError` for a head whose starts are not kept, or that promises an epsilon it cannot have."""
-    if run.job.heads:
-        resolve("reticent.ext.classify.stage:check_settings")(run)
 
 
 def check_columns(run: Run) -> None:

@@ -183,6 +183,37 @@ def test_a_plan_runs_nothing_and_refuses_what_cannot_work(tmp_path: Path, capfd:
     assert command("run", file, "--plan", "--until", "index") == 2
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["threshold.delta=1e-6"], ["threshold.delta: has no effect without threshold.epsilon"]),
+        (['audit.groups=["none.txt"]'], ["none.txt"]),
+        (["train.lora={}", 'train.report_to=["tensorboard"]'], ["lora needs peft", "report_to needs tensorboard"]),
+    ],
+)
+def test_a_plan_refuses_settings_files_and_libraries_as_its_run_does(
+    settings: list[str],
+    said: list[str],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("reticent.job.checks.find_spec", lambda _: None)
+    (tmp_path / "notes.csv").write_text("doc_id,individual_id,text\n1,a,a note\n2,b,a note\n")
+    (tmp_path / "job.toml").write_text(
+        f'out = "{tmp_path}/run"\n[corpus]\nsource = "{tmp_path}/notes.csv"\n[[model]]\nname = "m"\n'
+        f'objective = "clm"\nbase = "{tmp_path}/none"\nrecipes = ["clm"]\n'
+    )
+    options = [part for each in settings for part in ("--set", each)]
+    refused = []
+    for more in (["--plan"], []):
+        assert command("run", tmp_path / "job.toml", *more, *options) != 0
+        refused.append(capfd.readouterr().err.splitlines()[-1])
+    assert refused[0] == refused[1]
+    assert [part for part in said if part not in refused[0]] == []
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_column_of_classes_that_the_documents_lack_is_refused_before_anything_runs(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
