@@ -39,7 +39,7 @@ from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.sources.table import shown
 from reticent.ext.dp.budget import read_budget
 from reticent.ext.dp.charges import charge_lines, require_room
-from reticent.job.checks import check_heads, check_labels, check_private, refuse_too_few, require_same_documents
+from reticent.job.checks import check_columns, check_settings, refuse_too_few, require_same_documents
 from reticent.job.config import Job, load_job
 from reticent.job.demo import run_demo
 from reticent.job.export import copy_members_tokens as copied
@@ -68,11 +68,10 @@ PartOption = Annotated[
 
 
 def print_plan(job: Job, quiet: bool, as_json: bool) -> None:
-    """Print what the audit of a job's run can show and what it costs; raise `PolicyError` for a private recipe that the
-    run would refuse, for too few documents or too small a budget."""
+    """Print what the audit of a job's run can show and what it costs; raise what the run would for settings, files
+    or libraries that it cannot use, for too few documents or too small a budget."""
     run = Run(job, new_progress(quiet))
-    check_private(run)
-    check_heads(run)
+    check_settings(run.read_only_copy())  # no base model is downloaded
     sides = sides_of(run)
     lines = [*reach_lines(job, sides), *(charge_lines(run) if sides is not None else ())]
     if as_json:
@@ -82,7 +81,7 @@ def print_plan(job: Job, quiet: bool, as_json: bool) -> None:
         for line in lines:
             typer.echo(f"{line}.")
     if sides is not None:
-        check_labels(run)
+        check_columns(run)
         refuse_too_few(job, sides)
         require_room(run)
 
@@ -303,7 +302,8 @@ def run(
         typer.Option(
             "--plan",
             help="Run nothing: say how many individuals “within” of each risk needs and these documents have, what the "
-            "training lowers, and what attacks with shadow models cost; refuse what cannot work with so few.",
+            "training lowers, and what attacks with shadow models cost; refuse what cannot work with so few, and "
+            "settings, files and missing libraries that the run would refuse.",
         ),
     ] = False,
     verify: Verify = False,

@@ -211,35 +211,54 @@ def check_run(
     TrainingError
         A base model reads no windows of the wanted length.
     CorpusError
-        The labels cannot be read.
+        The labels, or attributes that attacks on heads infer, cannot be read.
     """
-    if run.job.memory_limit is not None and counts:
-        check_memory_limit(run.job.memory_limit, run.job.num_threads)
-    if models:
-        require_models(run)
-    refuse_ineffective(run.job, models=models, trains=trains, audits=audits)
+    check_settings(
+        run, counts=counts, models=models, trains=trains, classifies=classifies, audits=audits, reports=reports
+    )
     if models:
         if run.job.seed == 0 and run.job.subject is None:  # whose list of members is given, not drawn
             run.progress.say_once(
                 "seed = 0: everybody can guess it, and who knows it and the ids can compute who was trained on; give "
                 'seed = "draw", or a large number of your own. Another seed is another split: the run is made again'
             )
-        _require_extras(run)
-        check_private(run)
-        _check_noise(run.job)
         _require_devices(run)
         _require_bases(run, trains=trains)
-        _require_word_lists(run)
-    if classifies:
-        check_heads(run)
     if (classifies or trains) and run.job.corpus.remote is None:
-        check_labels(run)
+        check_columns(run)
+    if models:
+        _warn_of_tokenizers(run, trains=trains)
+
+
+def check_settings(
+    run: Run,
+    *,
+    counts: bool = True,
+    models: bool = True,
+    trains: bool = True,
+    classifies: bool = True,
+    audits: bool = True,
+    reports: bool = True,
+) -> None:
+    """Check the settings of a run, by default for all of its stages, the files that they name and the libraries that
+    they need; devices, base models and documents, which may come later, are not. Errors and flags are those of
+    `check_run`."""
+    if run.job.memory_limit is not None and counts:
+        check_memory_limit(run.job.memory_limit, run.job.num_threads)
+    if models:
+        require_models(run)
+    refuse_ineffective(run.job, models=models, trains=trains, audits=audits)
+    if models:
+        _require_extras(run)
+        _check_private(run)
+        _check_noise(run.job)
+        _require_word_lists(run)
+    if classifies and run.job.heads:
+        resolve("reticent.ext.classify.stage:check_settings")(run)
     if audits:
         require_audit(run)
     if reports:
         resolve("reticent.ext.dossier.stage:check_settings")(run.job)
-    if models:
-        _warn_of_tokenizers(run, trains=trains)
 
 
 def require_same_documents(job: Job) -> None:
@@ -267,8 +286,8 @@ def require_models(run: Run) -> None:
 
 
 def _require_extras(run: Run) -> None:
-    """Raise `PolicyError` for an optional library that is not installed, before any training."""
-
+    """Raise `PolicyError` for all optional libraries that are not installed, before any training."""
+    missing = []
     for model in run.job.model:
         settings = run.job.training(model)
         heads = [head.section for head in run.job.heads]
@@ -279,10 +298,12 @@ def _require_extras(run: Run) -> None:
             ("train.report_to", settings.report_to, "tensorboard", "track"),
         ):
             if wanted and find_spec(module) is None:
-                raise PolicyError(
+                missing.append(
                     f"model {model.name}: {setting} needs {module}, which is not installed; "
                     f"pip install reticent[{extra}]"
                 )
+    if missing:
+        raise PolicyError("; ".join(missing))
 
 
 def _check_noise(job: Job) -> None:
@@ -295,7 +316,7 @@ def _check_noise(job: Job) -> None:
         )
 
 
-def check_private(run: Run) -> None:
+def _check_private(run: Run) -> None:
     """Raise `PolicyError` for a private recipe that its training would refuse, and for settings of DP-SGD or of plain
     gradient clipping that no recipe uses."""
     is_private = {model.name: [run.job.recipe(name).private for name in model.recipes] for model in run.job.model}
@@ -304,6 +325,8 @@ def check_private(run: Run) -> None:
         raise PolicyError("train.dp: no recipe of the job is trained by DP-SGD; add dp-mlm or dp-clm, or leave it out")
     if all(map(all, is_private.values())):
         _refuse_unused_clipping(run.job.train, "train")
+    private = [run.job.training(model) for model in run.job.model if any(is_private[model.name])]
+    refuse_conflicts(*((settings, settings.dp) for settings in private if settings.dp is not None))
     for model in run.job.model:
         settings = run.job.training(model)
         if model.train is not None and all(is_private[model.name]):
@@ -312,7 +335,6 @@ def check_private(run: Run) -> None:
             if not recipe.private:
                 continue
             assert settings.dp is not None  # the job was checked
-            refuse_conflicts(settings, settings.dp)
             privacy_unit(run.job, settings.dp)
             stages = unaccounted_stages(run.job, model, recipe)
             refuse_promise(settings.dp, (*stages, *unaccounted_steps(recipe)), recipe)
@@ -394,17 +416,13 @@ def _require_word_lists(run: Run) -> None:
         surrogate_names(run.job).pool()
 
 
-def check_heads(run: Run) -> None:
-    """Raise `PolicyError` for a head whose starts are not kept, or that promises an epsilon it cannot have."""
-    if run.job.heads:
-        resolve("reticent.ext.classify.stage:check_settings")(run)
-
-
-def check_labels(run: Run) -> None:
-    """Raise `CorpusError` where the column of a classifier's classes cannot be read; called as soon as the documents
-    can be read."""
+def check_columns(run: Run) -> None:
+    """Raise `CorpusError` where the column of a classifier's classes, or one of the attributes that attacks on heads
+    infer, cannot be read; called as soon as the documents can be read."""
     if run.job.classify is not None:
         resolve("reticent.ext.classify.stage:check_labels")(run)
+    if run.job.audit.heads is not None:
+        resolve("reticent.ext.head_attacks.stage:check_attributes")(run)
 
 
 def require_audit(run: Run) -> None:
@@ -447,8 +465,6 @@ def check_sides(run: Run) -> None:
         resolve("reticent.ext.propile.stage:check_members")(run)
     if run.job.audit.diagnoses is not None:
         resolve("reticent.ext.ladder.stage:check_diagnoses")(run)
-    if run.job.audit.heads is not None:
-        resolve("reticent.ext.head_attacks.stage:check_heads")(run)
 
 
 def check_budget(run: Run) -> None:

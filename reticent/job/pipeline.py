@@ -19,7 +19,7 @@ from reticent.core.errors import PolicyError, ReticentError
 from reticent.core.eta import Plan
 from reticent.core.resolve import resolve
 from reticent.job.artefact import Step
-from reticent.job.checks import check_budget, check_labels, check_run, check_sides
+from reticent.job.checks import check_budget, check_columns, check_run, check_sides
 from reticent.job.gates import judge_again
 from reticent.job.maker import artifact_state, build_step
 from reticent.job.run import Run
@@ -152,7 +152,7 @@ def run_stages(run: Run, stages: Iterable[Stage]) -> None:
                 for step in stage.steps_of(run):
                     build_step(run, step)
             if stage.name == "corpus" and run.job.corpus.remote is not None and learns:
-                check_labels(run)  # those of local documents were checked before
+                check_columns(run)  # those of local documents were checked before
 
 
 def report_again(run: Run) -> None:

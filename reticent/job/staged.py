@@ -45,6 +45,9 @@ def more_columns(job: Job) -> list[str]:
     ladder = job.audit.diagnoses
     if ladder is not None and ladder.records is None:
         columns += [*filter(None, (ladder.column,)), *ladder.demographics, *ladder.encounter]
+    heads = job.audit.heads
+    if heads is not None and heads.records is None:
+        columns += heads.attributes
     return sorted({*columns, *([label] if label else [])})
 
 

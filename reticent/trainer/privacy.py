@@ -318,8 +318,16 @@ def plan_privacy(
     )
 
 
-def refuse_conflicts(config: TrainConfig, privacy: PrivacyConfig) -> None:
-    """Raise `PolicyError` for a training setting that DP-SGD does not allow, or that has no effect with it."""
+def refuse_conflicts(*trainings: tuple[TrainConfig, PrivacyConfig]) -> None:
+    """Raise `PolicyError` for training settings that DP-SGD does not allow, or that have no effect with it: those of
+    all these trainings in one message."""
+    found = dict.fromkeys(said for config, privacy in trainings for said in _conflicts(config, privacy))
+    if found:
+        raise PolicyError("; ".join(found))
+
+
+def _conflicts(config: TrainConfig, privacy: PrivacyConfig) -> Iterator[str]:
+    """Yield an error message for each training setting that DP-SGD does not allow, or that has no effect with it."""
     for name, reason in (
         ("packing", "a packed row is of several units"),
         ("torch_compile", "hooks need plain modules"),
@@ -332,18 +340,18 @@ def refuse_conflicts(config: TrainConfig, privacy: PrivacyConfig) -> None:
         ),
     ):
         if getattr(config, name, False):
-            raise PolicyError(f"train.{name}: does not go with DP-SGD ({reason})")
+            yield f"train.{name}: does not go with DP-SGD ({reason})"
     if config.dtype != "float32":
-        raise PolicyError("train.dtype: does not go with DP-SGD (its sums and its noise are in float32)")
+        yield "train.dtype: does not go with DP-SGD (its sums and its noise are in float32)"
     if config.bf16 == "on" and privacy.clipping == "ghost":
-        raise PolicyError(
+        yield (
             'train.bf16: ghost clipping bounds a gradient only as exactly as it is computed twice; use "auto" (float32 '
             'here) or train.dp.clipping = "hooks"'
         )
     if privacy.unit == "record" and privacy.max_documents != PrivacyConfig.model_fields["max_documents"].default:
-        raise PolicyError('train.dp.max_documents: is of an individual, and train.dp.unit is "record"')
+        yield 'train.dp.max_documents: is of an individual, and train.dp.unit is "record"'
     if privacy.budget_delta is not None and privacy.budget_epsilon is None:
-        raise PolicyError("train.dp.budget_delta: limits nothing without train.dp.budget_epsilon")
+        yield "train.dp.budget_delta: limits nothing without train.dp.budget_epsilon"
 
 
 def refuse_promise(config: PrivacyConfig, unaccounted: tuple[str, ...], recipe: Recipe | None = None) -> None:

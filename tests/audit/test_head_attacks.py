@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from fixtures.audits import evidence, tiny_audit
+from fixtures.command import command
 from fixtures.jobs import changed, make_hospital
 from fixtures.jobs import values_of as job_values
 from fixtures.models import write_toy_model
@@ -43,6 +44,7 @@ from reticent.ext.head_attacks.measure import head_evidence, labels_alone
 from reticent.ext.head_attacks.scores import Classifier, Tagger
 from reticent.ext.head_attacks.stage import read_head_evidence
 from reticent.job.config import load_kept_job, parse_job
+from reticent.job.config.job import kept_content
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 
@@ -427,14 +429,19 @@ def test_a_job_that_could_not_be_obeyed_is_refused(section: str, changes: dict[s
 
 
 @pytest.mark.parametrize("records", [False, True])
-def test_a_missing_column_of_an_attribute_is_named_before_any_training(
-    records: bool, folder: Path, tmp_path: Path
+def test_a_missing_column_of_an_attribute_is_named_before_anything_runs(
+    records: bool, folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     pq.write_table(pa.table({"individual_id": ["p1"], "sex": ["F"]}), tmp_path / "records.parquet")
     heads = {"attributes": ["height"], **({"records": str(tmp_path / "records.parquet")} if records else {})}
-    with pytest.raises(CorpusError, match="height"):
-        execute(Run(parse_job(values_of(folder, tmp_path / "run", **heads))), "report")
-    assert not (tmp_path / "run/models").exists()
+    job = parse_job(values_of(folder, tmp_path / "run", **heads))
+    for until in ("train", "report"):
+        with pytest.raises(CorpusError, match="height"):
+            execute(Run(job), until)
+    (tmp_path / "job.json").write_bytes(kept_content(job))
+    assert command("run", tmp_path / "job.json", "--plan") == 1
+    assert "height" in capfd.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 # -------------------------------------------------------------------------------------- taggers, and heads that protect

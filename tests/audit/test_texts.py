@@ -71,6 +71,15 @@ def test_every_text_is_there_in_both_languages_with_the_same_values() -> None:
             assert isinstance(text, str) or set(text) == {"one", "other"}, key
 
 
+def test_a_shared_text_has_one_entry() -> None:
+    shared: dict[str, set[str]] = {}
+    for key, entry in catalogue().items():
+        if key.startswith("common."):
+            shared.setdefault(re.sub(r"{\w+}", "{}", str(entry["en"])), set()).add(key)
+    twice = [keys for keys in shared.values() if len(keys) > 1]
+    assert twice == [{"common.recipe_of_model", "common.models_of_model"}]  # several have a colon in French
+
+
 def test_no_text_says_that_a_base_model_saw_nobody() -> None:
     """Nobody but its maker knows, and a base that may know the members is named beside the verdict."""
     claims = ("which saw nobody", "saw nobody, so", "qui n’a vu personne", "n’a vu personne, et doit")

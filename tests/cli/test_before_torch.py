@@ -47,6 +47,11 @@ WRONG: list[tuple[tuple[str, ...], int, str]] = [
     ((*RUN, "train.device=tpu"), 2, "device 'tpu'"),
     ((*RUN, "classify={label='label', from_epochs=[99]}"), 2, "no checkpoint of epoch 99"),
     ((*RUN, "classify={label='nothere'}"), 1, "column nothere is missing"),
+    (
+        (*RUN, "classify={label='label', save_model=true}", "--set", "audit.heads={attributes=['nothere']}"),
+        1,
+        "column nothere is missing",
+    ),
     ((*RUN, "probe={}"), 2, "a table of individuals' items is needed"),
     ((*RUN, "probe.subjects='none.parquet'"), 1, "none.parquet: no such file"),
     ((*RUN, "probe={subjects='people.parquet', templates='none.txt'}"), 2, "none.txt: cannot be read"),

@@ -181,6 +181,21 @@ def test_private_recipe_that_cannot_be_trained_is_refused_before_those_before_it
     assert not (tmp_path / "run").exists()
 
 
+def test_all_settings_that_dp_sgd_does_not_allow_are_named_at_once(hospital: Path, tmp_path: Path) -> None:
+    job = values(hospital, tmp_path / "run", ["dp-clm"], {**DP, "unit": "record", "budget_delta": 1e-6})
+    job["train"] |= {"packing": True, "max_steps": 9}
+    own = {**job["model"][0], "name": "own", "train": {"packing": True, "gradient_checkpointing": True}}
+    with pytest.raises(PolicyError) as refused:
+        execute(Run(parse_job({**job, "model": [*job["model"], own]})), "train")
+    assert re.findall(r"train\.[\w.]+(?=: )", str(refused.value)) == [
+        "train.packing",
+        "train.max_steps",
+        "train.dp.max_documents",
+        "train.dp.budget_delta",
+        "train.gradient_checkpointing",
+    ]
+
+
 @pytest.mark.parametrize(
     ("epsilons", "recipes", "gates"),
     [

@@ -16,10 +16,12 @@ from reticent.audit.texts import Texts
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.core.json_toml import parse_toml
 from reticent.ext.propile.prompts import SoftPromptConfig, SoftPromptStudy, require_subjects
-from reticent.job.checks import refuse_too_few
-from reticent.job.config import Job, parse_job
+from reticent.job.checks import check_columns, refuse_too_few
+from reticent.job.config import Job, load_job, parse_job
 from reticent.job.experiment import minimal_job
+from reticent.job.pipeline import execute
 from reticent.job.reach import expected_sides, reach_lines
+from reticent.job.run import Run
 
 MODEL = {"name": "m", "objective": "clm", "base": "folder", "recipes": ["clm", "ppclm"]}
 
@@ -181,6 +183,37 @@ def test_a_plan_runs_nothing_and_refuses_what_cannot_work(tmp_path: Path, capfd:
     assert command("run", file, "--plan", "--until", "index") == 2
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["threshold.delta=1e-6"], ["threshold.delta: has no effect without threshold.epsilon"]),
+        (['audit.groups=["none.txt"]'], ["none.txt"]),
+        (["train.lora={}", 'train.report_to=["tensorboard"]'], ["lora needs peft", "report_to needs tensorboard"]),
+    ],
+)
+def test_a_plan_refuses_settings_files_and_libraries_as_its_run_does(
+    settings: list[str],
+    said: list[str],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("reticent.job.checks.find_spec", lambda _: None)
+    (tmp_path / "notes.csv").write_text("doc_id,individual_id,text\n1,a,a note\n2,b,a note\n")
+    (tmp_path / "job.toml").write_text(
+        f'out = "{tmp_path}/run"\n[corpus]\nsource = "{tmp_path}/notes.csv"\n[[model]]\nname = "m"\n'
+        f'objective = "clm"\nbase = "{tmp_path}/none"\nrecipes = ["clm"]\n'
+    )
+    options = [part for each in settings for part in ("--set", each)]
+    refused = []
+    for more in (["--plan"], []):
+        assert command("run", tmp_path / "job.toml", *more, *options) != 0
+        refused.append(capfd.readouterr().err.splitlines()[-1])
+    assert refused[0] == refused[1]
+    assert [part for part in said if part not in refused[0]] == []
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_column_of_classes_that_the_documents_lack_is_refused_before_anything_runs(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -198,7 +231,7 @@ def test_a_column_of_classes_that_the_documents_lack_is_refused_before_anything_
     assert command("run", tmp_path / "job.toml", "--plan", "--set", "classify.label=ward") == 0
 
 
-def test_classes_of_an_export_are_read_before_detection(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_columns_of_an_export_are_read_before_detection(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     lines = ["MSH|^~\\&|||||||MDM^T02|M{}|P|2.5", "PID|1||{}", "OBX|1|TX|||a note"]
     messages = "".join("\r".join([*lines, ""]).format(i, i % 10) for i in range(20))
     (tmp_path / "a.hl7").write_text(messages, newline="")
@@ -209,6 +242,15 @@ def test_classes_of_an_export_are_read_before_detection(tmp_path: Path, capfd: p
     )
     assert command("run", tmp_path / "job.toml", "--until", "train") == 1
     assert "column type: no document has a label" in capfd.readouterr().err
+    of_heads = '[tag]\nsave_model = true\n[audit.heads]\nattributes = ["sex"]\n'
+    text = (tmp_path / "job.toml").read_text().replace('[classify]\nlabel = "type"\n', of_heads)
+    (tmp_path / "job.toml").write_text(text)
+    assert command("run", tmp_path / "job.toml", "--until", "train") == 1
+    assert "sex" in capfd.readouterr().err
+    (tmp_path / "job.toml").write_text(text.replace('"sex"', '"type"'))
+    known = load_job(tmp_path / "job.toml")
+    execute(Run(known), "corpus")
+    check_columns(Run(known))
     assert not (tmp_path / "run/spans").exists()
 
 

@@ -177,7 +177,7 @@ def test_a_private_training_is_watched_and_chooses_nothing(tmp_path: Path) -> No
 )  # fmt: skip
 def test_dp_sgd_refuses_an_end_that_is_not_planned(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(PolicyError, match=f"train.{said}"):
-        refuse_conflicts(config(**changes), private.dp())
+        refuse_conflicts((config(**changes), private.dp()))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from reticent.audit.membership.validity import NO_POWER, holds_chance, is_over_c
 from reticent.audit.recipes import is_elsewhere, is_unprotected, recipe_of, subject_settings
 from reticent.audit.report.figure import has_value
 from reticent.audit.report.format_estimate import at_most, interval_of, percent, points
-from reticent.audit.report.risk_text import AREAS, found_mark, is_found, number_in_words, risk_mark
+from reticent.audit.report.risk_text import AREAS, found_mark, found_number, is_found, number_in_words, risk_mark
 from reticent.audit.report.selectors import (
     LITTLE,
     PARTS,
@@ -324,7 +324,7 @@ def _other_emission_sentence(model: ModelEvidence, outcomes: Outcomes, t: Texts)
     """Yield a sentence on identifiers found by another test, if the excess over held-out individuals found none."""
     result = outcomes.results(model).get("emission")
     if result and result.found and not leaks_more(model):
-        yield t("findings.found_otherwise", number=number_in_words(result.found, t))
+        yield t("findings.found_otherwise", number=found_number(result, t))
 
 
 def _auc_in_words(attack: tuple[str, Estimate], t: Texts) -> str:
@@ -391,11 +391,10 @@ def _excess_sentence(model: ModelEvidence, t: Texts) -> Iterable[str]:
         yield t(
             "findings.predicts_heldout_less_often", **values,
         )  # fmt: skip
+    elif estimate.high is not None and estimate.high < 0:
+        yield t("findings.predicts_heldout_no_less_often", **values)
     else:
-        yield t(
-            "findings.predicts_heldout_not_measurably_less",
-            **values,
-        )
+        yield t("findings.predicts_heldout_perhaps_as_often", **values)
 
 
 def _utility_sentence(model: ModelEvidence, plain: ModelEvidence | None, t: Texts) -> Iterable[str]:
@@ -647,11 +646,13 @@ def next_step_sentences(
             and outcomes.is_found(row[1], "individual")]  # fmt: skip
     unlearned = [(r, m) for r, m, _ in told if any(group.holds(m) for group in little)]
     private, others = ([row for row in told if bool(row[1].guarantee) is wanted] for wanted in (True, False))
-    for key, rows in (
+    elsewhere = is_elsewhere(audit)  # whoever audits it cannot train it again
+    by_key = (("findings.who_is_in_the_data_of_given", told),) if elsewhere else (
         ("findings.who_is_in_the_data_of_names_can", [row for row in others if row[:2] not in unlearned]),
         ("findings.who_is_in_the_data_of_little", [row for row in others if row[:2] in unlearned]),
         ("findings.who_is_in_the_data_of_private", private),
-    ):
+    )  # fmt: skip
+    for key, rows in by_key:
         if rows:
             better = [s for r, _, own in rows if protects(own[-1], audit) and (s := _earlier_checkpoint(r, own, t))]
             text = t(key, names=t.listed([r for r, *_ in rows]))
@@ -660,7 +661,14 @@ def next_step_sentences(
     for group in little:
         own = [("", m) for r, m in sides[group].items() if r != "base"]
         gives_away = [risk for risk in RISKS if any(outcomes.is_found(m, risk) for _, m in own)]
-        key = "findings.train_on_more_documents" if gives_away else "findings.train_the_kind_models_further_or_on_more"
+        if elsewhere:
+            key = "findings.given_gives_away" if gives_away else "findings.given_learned_little"
+        else:
+            key = (
+                "findings.train_on_more_documents"
+                if gives_away
+                else "findings.train_the_kind_models_further_or_on_more"
+            )
         marks = _marks_of_models([("", m) for m in sides[group].values()], *UTILITY, NOT_FOUND)
         marks += [mark for risk in gives_away for mark in outcomes.found_marks(own, risk)]
         yield Marked(t(key, kind=group.kind(t)), *marks)
@@ -760,13 +768,15 @@ def better_audit_sentences(audit: AuditEvidence, t: Texts = ENGLISH) -> Iterable
     heldout = corpus.num_individuals.heldout
     if any(m.membership for m in audit.models) and (heldout is None or heldout < WANTED_NONMEMBERS):
         yield t(
-            "findings.to_learn_how_many_members_can_be_named",
+            "findings.to_learn_how_many_members_of_a_list"
+            if is_elsewhere(audit)
+            else "findings.to_learn_how_many_members_can_be_named",
             wanted=t.count(WANTED_NONMEMBERS),
             heldout=t.count(heldout, audit.cell),
         )
     chosen = (corpus.policy, corpus.n, corpus.k)
     used = [row.retention for row in retention_rows(corpus) if (row.policy, row.n, row.k) == chosen]
-    if used and used[0] < LOW_RETENTION:
+    if used and used[0] < LOW_RETENTION and not is_elsewhere(audit):
         yield t("findings.only_share_of_the_words_are_left_to",
                 share=percent(used[0], t))  # fmt: skip
 

@@ -25,8 +25,9 @@ def value(estimate: Estimate | None, digits: int = 3, t: Texts = ENGLISH) -> str
 
 
 def ends(estimate: Estimate | None, digits: int = 3, t: Texts = ENGLISH) -> str:
-    """Return the interval of an estimate as text, for the small line under its value; empty without one."""
-    if estimate is None or estimate.value is None or estimate.low is None or estimate.high is None:
+    """Return the interval of an estimate as text, for the small line under its value; empty without one, and where the
+    value is a dash."""
+    if estimate is None or estimate.low is None or estimate.high is None or value(estimate) == "–":
         return ""
     return t.range(t.number(estimate.low, digits), t.number(estimate.high, digits))
 

@@ -300,13 +300,19 @@ def found_in_words(row: ModelRisks, result: RiskResult, words: Texts) -> str:
     """Return a sentence on the surest finding; empty without one, or if it decides the outcome."""
     if result.found is None or result.found == result.what or result.outcome == BEYOND:
         return ""
+    return Marked(words("verdict.found", number=found_number(result, words)), found_mark(row, result))
+
+
+def found_number(result: RiskResult, words: Texts) -> str:
+    """Return the name of the number that was found most surely, which must exist, with its value, or why it has
+    none."""
+    assert result.found is not None
+    number, estimate = number_in_words(result.found, words), result.found_estimate
+    if estimate is None or estimate.value is None:
+        return words("verdict.found_of_too_few", number=number)
     area = result.risk in AREAS and result.found_at_most is None
-    value = words.value(result.found_estimate, area=area) if result.found_estimate else ""
-    interval = words.interval(result.found_estimate, area=area)
-    number = number_in_words(result.found, words)
-    shown = f"{value} ({interval})" if interval else value
-    text = words("verdict.found_number", number=number, value=shown) if value else words("verdict.found", number=number)
-    return Marked(text, found_mark(row, result))
+    value, interval = words.value(estimate, area=area), words.interval(estimate, area=area)
+    return words("verdict.found_number", number=number, value=f"{value} ({interval})" if interval else value)
 
 
 def deciding_marks(row: ModelRisks) -> list[Mark]:

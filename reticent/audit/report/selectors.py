@@ -76,14 +76,14 @@ class Group:
         line."""
         where = t(f"objectives.{self.objective}.short")
         if not self.number:
-            return t("common.where_what", where=where, what=what)
+            return t("common.name_what", name=where, what=what)
         if lines:
-            return f"{t('common.where_what', where=where, what=self.short_name)}\n{what}"
+            return f"{t('common.name_what', name=where, what=self.short_name)}\n{what}"
         return t("common.where_model_what", where=where, model=self.model, what=what)
 
     def _named(self, t: Texts, title: str, name: str | None) -> str:
         """Return the title, with the name if the objective has several sections."""
-        return t("common.where_what", where=title, what=name) if self.number else title
+        return t("common.name_what", name=title, what=name) if self.number else title
 
     @property
     def slug(self) -> str:

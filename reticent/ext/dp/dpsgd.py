@@ -899,7 +899,7 @@ class PrivateStep:
             Opacus is missing, a setting is incompatible with DP-SGD, or the privacy budget does not allow the run.
         """
         config, privacy, world = self.config, self.privacy, self.world
-        refuse_conflicts(config, privacy)
+        refuse_conflicts((config, privacy))
         self.units = find_units(windows, privacy.unit, privacy.max_documents)
         batch_size = config.batch_size * config.gradient_accumulation_steps * world.size
         unaccounted = unaccounted_steps(self.recipe)

@@ -24,6 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.model import ModelEvidence
@@ -41,7 +42,7 @@ from reticent.ext.classify.documents import FILE, labelled_documents
 from reticent.ext.classify.labels import LabelledTokens
 from reticent.ext.classify.stage import FOLDERS, privacy_settings
 from reticent.ext.head_attacks.attributes import attack_attribute, make_questions
-from reticent.ext.ladder.questions import add_field, add_fields_from_table, drawn_individuals
+from reticent.ext.ladder.questions import add_field, add_fields_from_table, drawn_individuals, read_listed_records
 from reticent.ext.tagger.sets import AttackSet, build_attack_set, names_of_corpus
 from reticent.job.artefact import Artefact, Step, Training, head_starts
 from reticent.job.auditing import resampling_settings
@@ -476,12 +477,12 @@ def _attributes_and_texts(
     return values, texts
 
 
-def check_heads(run: Run) -> None:
-    """Raise `CorpusError` or `PolicyError`, before any training, if the values of an attribute cannot be read."""
-    config = _config(run)
+def check_attributes(run: Run) -> None:
+    """Raise `CorpusError` if the values of an attribute cannot be read from the documents or the table of records."""
+    config, corpus = _config(run), run.whole_corpus
     if config.records is not None:
-        nobody = np.full(len(run.individuals.units), -1)
-        add_fields_from_table(config.records, run.job.corpus.ids, run.individuals, nobody, config.attributes, [])
+        names = corpus.scan().column("individual_id").unique()
+        read_listed_records(config.records, run.job.corpus.ids, pa.chunked_array([names]), config.attributes)
     elif config.attributes:
-        columns = ("individual_id", *(f"{SOURCE_COLUMN}{name}" for name in config.attributes))
-        next(iter(run.unplanted.batches(columns=columns)), None)
+        for _ in corpus.batches(columns=tuple(f"{SOURCE_COLUMN}{name}" for name in config.attributes)):
+            pass  # every value is checked as it is read

@@ -171,19 +171,31 @@ def drawn_individuals(individuals: Individuals, most: int, seed: int, left_out: 
     return np.sort(np.concatenate(parts))
 
 
+def read_listed_records(records: str, ids: str, names: pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
+    """Return a table of records with ``columns``, its ids normalised as those of the documents (``names``) were.
+
+    Raises
+    ------
+    CorpusError
+        It cannot be read, a column is missing, or an id is spelt otherwise than in the documents.
+    """
+    path = Path(records)
+    table, _ = read_record_table(path, ["individual_id", *columns])
+    known, given = (column.combine_chunks().cast(pa.string()) for column in (names, table.column("individual_id")))
+    given = normalise_listed_ids(given, known, ids, str(path), lambda row: f"row {row + 1}")  # type: ignore[arg-type]
+    return table.set_column(table.schema.get_field_index("individual_id"), "individual_id", given)
+
+
 def add_fields_from_table(
     records: str, ids: str, individuals: Individuals, row_of: np.ndarray, columns: Sequence[str], known: list[Fields]
 ) -> None:
     """Read a table of records, and add the values of ``columns`` to ``known``, the fields of each tested individual.
     ``row_of`` maps an individual's code to the index in ``known`` (-1: not tested).
     """
-    path = Path(records)
-    table, _ = read_record_table(path, ["individual_id", *columns])
-    names = individuals.table.column("individual_id").combine_chunks().cast(pa.string())
-    given = table.column("individual_id").combine_chunks().cast(pa.string())
-    given = normalise_listed_ids(given, names, ids, str(path), lambda row: f"row {row + 1}")  # type: ignore[arg-type]
+    names = individuals.table.column("individual_id")
+    table = read_listed_records(records, ids, names, columns)
     code_of = {name: code for code, name in enumerate(names.to_pylist())}
-    for row, name in enumerate(given.to_pylist()):
+    for row, name in enumerate(table.column("individual_id").to_pylist()):
         code = code_of.get(name, -1)
         if code >= 0 and row_of[code] >= 0:
             for column in columns:

@@ -45,6 +45,7 @@ from reticent.audit.evidence.probe import ProbeEvidence
 from reticent.audit.membership.validity import INVALID, with_attack_verdicts
 from reticent.audit.report.findings import Findings, _name_with_number, plain_findings
 from reticent.audit.report.format_estimate import ends, leaks, value
+from reticent.audit.report.risk_text import found_in_words
 from reticent.audit.report.summary import guarantee_lines, summary_table
 from reticent.audit.texts import ENGLISH, Texts
 from reticent.core.errors import ArtifactError
@@ -278,7 +279,7 @@ def test_a_zero_without_a_bound_is_not_shown() -> None:
     assert value(as_estimate(bare)) == "–"
     assert value(as_estimate(estimate(0.0, 0.0, 0.0))) == "–"
     assert value(as_estimate({**bare, "value": 0.25})) == "0.250"
-    assert ends(as_estimate(bare)) == ""
+    assert [ends(as_estimate(each)) for each in (bare, estimate(0.0, 0.0, 0.0))] == ["", ""]
     part = leakage(0)
     part["types"] |= {"low": None, "high": None}
     assert leaks(from_json(Privacy, part), 5) == ("–", "not bounded")
@@ -725,10 +726,15 @@ def test_what_is_no_audit_is_refused(tmp_path: Path) -> None:
 
 
 def findings(
-    *models: dict[str, Any], recipes: dict[str, Any] | None = None, t: Texts = ENGLISH, **parts: Any
+    *models: dict[str, Any],
+    recipes: dict[str, Any] | None = None,
+    subject: dict[str, Any] | None = None,
+    t: Texts = ENGLISH,
+    **parts: Any,
 ) -> dict[str, str]:
     audit = tiny_audit()
-    audit = {**audit, "models": list(models), "settings": {**audit["settings"], "recipes": recipes or {}}}
+    settings = {**audit["settings"], "recipes": recipes or {}, "subject": subject}
+    audit = {**audit, "models": list(models), "settings": settings}
     said = plain_findings(publish_audit(replace(evidence(audit), **parts)), t)
     texts = {**said._asdict(), "found": [sentence for _, sentences in said.found for sentence in sentences]}
     return {key: " ".join(sentences).replace("\xa0", " ") for key, sentences in texts.items()}
@@ -817,6 +823,81 @@ def test_findings_say_what_was_found_and_nothing_that_was_not(
     assert {key: [text for text in texts if text in said[key]] for key, texts in has_not.items()} == {
         key: [] for key in has_not
     }
+
+
+@pytest.mark.parametrize("auc", [0.8, 0.5])
+@pytest.mark.parametrize("more", [{}, {"utility": {"heldout": WEAK, "members": WEAK}}])
+@pytest.mark.parametrize(
+    ("t", "steps", "of_trainers"),
+    [
+        (
+            ENGLISH,
+            [
+                "Refuse what was handed over, or ask who trained it to train another",
+                "refuse them, or ask who trained them",
+                "ask who trained them whether these are the final ones",
+                "ask about 1,000 people who were not trained on",
+            ],
+            r"[Tt]rain the |: train |able\. Fewer|that\. Fewer|hold out|test shorter",
+        ),
+        (
+            Texts("fr"),
+            [
+                "Refuser ce qui a été remis, ou demander à qui l’a entraîné d’en entraîner un autre",
+                "les refuser, ou demander à qui les a entraînés",
+                "demander à qui les a entraînés si ce sont bien les derniers",
+                "il faut interroger sur 1\u202f000 personnes dont les documents n’ont pas servi",
+            ],
+            r"Entraîner |: les entraîner|suffit pas\. Moins|mettre à part|tester des suites",
+        ),
+    ],
+)
+def test_who_audits_a_model_of_others_is_told_what_to_do_and_not_to_train_it(
+    t: Texts, steps: list[str], of_trainers: str, more: dict[str, Any], auc: float
+) -> None:
+    subject = {"model": "outside", "statement": "a letter", "also": {}}
+    said = findings(entry("given", excess=0.0, auc=auc, leaked=0, **more), subject=subject, t=t)["next"]
+    told, little = auc > 0.5, bool(more)
+    assert [step in said for step in steps] == [told, told and little, little and not told, True]
+    assert not re.search(of_trainers, said)
+
+
+@pytest.mark.parametrize(
+    ("excess", "t", "said"),
+    [
+        (0.01, ENGLISH, "it may predict as many identifiers: the difference (1.0 points, −2.0 to 4.0) can be chance."),
+        (-0.1, ENGLISH, "it predicts no fewer identifiers: the difference is −10.0 points (−13.0 to −7.0)."),
+        (0.01, Texts("fr"), "l’écart (1,0 points, de −2,0 à 4,0) peut être dû au hasard."),
+        (-0.1, Texts("fr"), "il ne prédit pas moins d’identifiants : l’écart est de −10,0 points (de −13,0 à −7,0)."),
+    ],
+)
+def test_a_difference_with_an_interval_is_not_called_unmeasurable(excess: float, t: Texts, said: str) -> None:
+    found = findings(entry("ppclm", excess=excess, auc=0.5), t=t)["found"]
+    assert said in found
+    assert not re.search("not measurable|n’est pas mesurable", found)
+
+
+WAY = "membership by the whole text, members above every other person"
+FRENCH_WAY = "appartenance, par le texte entier, membres au-dessus de toute autre personne"
+
+
+@pytest.mark.parametrize(
+    ("rate", "t", "said"),
+    [
+        (0.5, ENGLISH, f"found: {WAY}, 50.0 % (49.0 % to 60.0 %)"),
+        (0.05, ENGLISH, f"found: {WAY}, of too few people to publish its value"),
+        (0.05, Texts("fr"), f"trouvé : {FRENCH_WAY}, de trop peu de personnes pour en publier la valeur"),
+    ],
+)
+def test_what_was_found_has_its_number_or_why_there_is_none(rate: float, t: Texts, said: str) -> None:
+    one = entry("ppclm", excess=0.0, auc=0.5)
+    for attack in one["membership"].values():
+        attack["told"] = {"rate": estimate(rate, rate - 0.01, rate + 0.1), "num_above": round(40 * rate)}
+    risks = published_audit({**tiny_audit(), "models": [one]}).risks
+    assert risks is not None
+    (result,) = (each for each in risks.rows[0].results if each.risk == "individual")
+    result = replace(result, what="membership by the whole text")  # another number decides
+    assert found_in_words(risks.rows[0], result, t).replace("\xa0", " ") == said
 
 
 def test_learning_of_one_kind_of_identifier_is_not_averaged_away() -> None:
@@ -960,6 +1041,15 @@ def test_the_sentence_on_the_person_has_the_number_of_the_table_of_risks() -> No
     said = found_beside_the_table(one)
     assert "ppclm (membership by ordinary words: 0.90)" in said
     assert "80 %" not in said
+
+
+def test_the_sentence_on_another_test_has_its_number() -> None:
+    one = entry("ppclm", excess=0.0, auc=0.5)
+    alone = {"members": estimate(0.3, 0.2, 0.4), "heldout": estimate(0.1), "excess": estimate(0.2, 0.1, 0.3)}
+    one["excess"]["both"]["unshared"] = {"num_shared": 9, "num_unmatched": 90, **alone}
+    said = found_beside_the_table(one)
+    assert "Another test finds something: identifiers predicted, members less held-out people, used on one" in said
+    assert "side alone, 20.0 % (10.0 % to 30.0 %)." in said
 
 
 def test_members_told_at_a_low_error_rate_are_in_the_sentence_where_the_table_has_them() -> None:
