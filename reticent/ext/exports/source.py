@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from reticent.core.errors import CorpusError
 from reticent.engine.corpus import owners_of_table
-from reticent.engine.sources.batches import changed
+from reticent.engine.sources.batches import changed_error
 from reticent.engine.sources.columns import require_columns
 from reticent.engine.sources.compressed import COMPRESSIONS, open_bytes
 from reticent.engine.sources.files import find_files, sha256_of
@@ -151,7 +151,7 @@ class Exports:
                     yield _batch(held, columns)
                     held, num_characters = [], 0
         if any(_state(file) != state for file, state in self._states.items()):  # a Binary may be of any file
-            raise changed()
+            raise changed_error()
         if held:
             yield _batch(held, columns)
 
