@@ -572,7 +572,10 @@ class SubjectConfig(Section):
     def _check_consistent(self) -> Self:
         """Raise `ValueError` for contradictory settings of a model that was trained elsewhere. Exactly one of
         ``members``, ``column`` and ``others`` must say who it was trained on, and ``statement`` where that list comes
-        from."""
+        from.
+
+        The names of copies (``also``) must be valid, and the settings of an endpoint must go together.
+        """
         if sum(given is not None for given in (self.members, self.column, self.others)) != 1:
             raise ValueError("give one of members, column and others: who was trained on")
         if wrong := [name for name in self.also if name in TAKEN or not name.isidentifier()]:

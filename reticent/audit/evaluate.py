@@ -416,7 +416,10 @@ class Auditor:
 
     def draw_folds(self, entry: ModelEntry) -> FoldDraws | None:
         """Score a sample of members' documents twice more, with other random assignments of words to masking passes,
-        and return these predictions. None for a single pass (``folds`` below 2)."""
+        and return these predictions. None for a single pass (``folds`` below 2).
+
+        The sample has a tenth as many members as there are individuals, at most `MOST_DRAWN`, with all their documents.
+        """
         if self.config.folds < 2:
             return None
         codes, members = np.unique(self.store.individual), np.unique(self.store.individual[self.members])

@@ -42,8 +42,9 @@ MOST_FAULTS = 20
 
 
 def of_job(path: str | None) -> Any:
-    """Return the pydantic field for a setting that the job sets for all its sections, in ``seed: Annotated[int,
-    of_job("seed")] = 0``. ``path`` is the setting's path in the job.
+    """Return the pydantic field for a setting of a section whose value comes from the job's setting at ``path``.
+
+    It is used as ``seed: Annotated[int, of_job("seed")] = 0``.
 
     ``path`` is ``"seed"`` or ``"train.device"``; None: no table of a job holds it, the run gives it or leaves the
     default.

@@ -77,7 +77,10 @@ class StoredIds:
     @functools.cached_property
     def words_before_blocks(self) -> np.ndarray:
         """Number of words that begin before each block of tokens, int64; a running total that saves a scan from the
-        first token."""
+        first token.
+
+        Counts are cumulative over the whole store.
+        """
         from reticent.engine.packed_kernels import rank_blocks
 
         return rank_blocks(self.begins)

@@ -102,7 +102,11 @@ class SampledRecall:
 
     def withhold_small_counts(self, raw: SampledRecall, cell: int) -> SampledRecall:
         """Return the publishable evidence, with bounds in place of numbers over few individuals. A small category's
-        neighbour or the overall number becomes a bound too where subtraction would reveal the category."""
+        neighbour or the overall number becomes a bound too where subtraction would reveal the category.
+
+        Small categories are bounded together with the next larger ones, as the overall number minus the exact ones
+        would reveal them. Without larger ones, the overall number is a bound too.
+        """
         few = [name for name, row in raw.categories.items() if row.is_few(cell) or _is_withheld(row, cell)]
         if not few:
             return self

@@ -156,7 +156,10 @@ class Number(NamedTuple):
 
     def valid_for(self, model: ModelEvidence) -> Number:
         """Return the number, marked as invalid or missing if it cannot be measured soundly on this model: members and
-        others differ without any model, or an encoder has no prediction head."""
+        others differ without any model, or an encoder has no prediction head.
+
+        Numbers by shadow models, and whole passages, do not depend on the split.
+        """
         if model.num_drawn and model.recipe != "base" and self.about.attack != STATES:
             return self._replace(missing=NO_HEAD)
         if self.num_shadows or self.what == PASSAGE_OF:
@@ -405,7 +408,10 @@ def _auc_numbers(
     num_shadows: int | None = None,
 ) -> Iterator[Number]:
     """Yield the numbers of one membership attack: its AUC, its AUC over that of a control, and its AUC without held-out
-    individuals who hold near-copies."""
+    individuals who hold near-copies.
+
+    The AUC over that of a control removes the shift of the split. ``description`` is of the words that the attack uses.
+    """
     members, others = attack.num_members or 0, attack.num_nonmembers or 0
     about, fewest = About(attack=attack_name), min(members, others)
     own = Number(
@@ -624,7 +630,10 @@ NUM_AREAS, USUAL_RATE = 10, 0.05
 
 def _fewest_by_rate(threshold: float) -> tuple[int, int]:
     """Return the smallest (number of members, number of held-out individuals) at which the interval of a difference of
-    two rates has a half width of at most the threshold."""
+    two rates has a half width of at most the threshold.
+
+    Both rates are taken to be `USUAL_RATE`.
+    """
     half = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2) ** 2 * 2 * USUAL_RATE * (1 - USUAL_RATE)
     n = math.ceil(half / threshold**2)
     return n, n
@@ -632,7 +641,10 @@ def _fewest_by_rate(threshold: float) -> tuple[int, int]:
 
 def _fewest_by_area(threshold: float) -> tuple[int, int]:
     """Return the smallest (number of members, number of held-out individuals) at which the interval of a chance AUC
-    stays within the threshold, and a rate at 1 % false positives exists."""
+    stays within the threshold, and a rate at 1 % false positives exists.
+
+    It is one of `NUM_AREAS` simultaneous AUCs.
+    """
     error = NormalDist().inv_cdf(1 - (1 - LEVEL) / (2 * NUM_AREAS)) / (threshold - CHANCE)
     n = math.ceil(error**2 / 6)
     return max(n, FEWEST_MEMBERS), max(n, FEWEST_OTHERS)

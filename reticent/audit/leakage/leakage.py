@@ -240,6 +240,9 @@ def excess_leakage(
     ("direct", "indirect", "both"). There are further rates over identifiers of one side only, and without holders of
     near-copies.
 
+    There are rates over all identifiers, over those that only members or only others use, and without held-out
+    individuals who hold near-copies.
+
     With the leaks of the base model (``before``) the rates are changes, each individual being their own control. The
     difference of the differences is the effect of training on the members' own documents, without the knowledge of the
     base model and without the guesses that any model of such documents makes.

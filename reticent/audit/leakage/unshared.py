@@ -24,6 +24,8 @@ def standardised_weights(strata: np.ndarray, is_members: np.ndarray, is_others: 
     """Return weights, float64 (items,), that give others' items the same distribution over strata as members' items.
     Members' items weigh 1; in strata without items of both sides all weigh 0.
 
+    Another's item weighs the number of members' items in its stratum divided by that of others' items.
+
     Parameters
     ----------
     strata : int array; is_members, is_others : bool arrays of the same shape

@@ -55,6 +55,8 @@ def matched_area(
     """Return the AUC of scores within strata: the mean of the strata's AUCs, weighted by number of members. None if no
     stratum has enough individuals of both sides.
 
+    The interval combines those of the strata by square-and-add [@zou2008].
+
     Parameters
     ----------
     scores : float array, shape (individuals,), NaN for none

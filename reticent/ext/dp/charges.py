@@ -92,6 +92,9 @@ def charge_vocabulary(run: Run, noise: Noise, words: Words, k: int) -> Iterator[
     """Context manager around the drawing of a private vocabulary: charge it to every budget of the job before, and
     settle its cost after.
 
+    Each further support threshold k of the same draw costs half of delta (definitions.md#private-vocabulary). The cost
+    of a training by the vocabulary includes that of the vocabulary, which then no longer counts itself.
+
     Raises
     ------
     PolicyError
@@ -191,7 +194,10 @@ def _training_entry(
 
 def _num_units_of_limit(run: Run, budget: Budget) -> int:
     """Return the number of privacy units from which the default limit on a budget's delta is computed: the largest
-    among its trainings, as they declare it or as it is counted."""
+    among its trainings, as they declare it or as it is counted.
+
+    Each training is held to its own number, once the vocabulary is spent.
+    """
     settings = [privacy for _, _, privacy, *_ in _private_trainings(run) if budget_of(privacy) == budget]
     numbers = [privacy.num_units or _num_units(run, privacy.unit) for privacy in settings]
     return max(numbers, default=0) or _num_units(run, "household" if by_household(run.job) else "individual")
