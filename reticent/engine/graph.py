@@ -264,7 +264,7 @@ def unicity(stream: WordStream, is_shared: np.ndarray, *, max_m: int, num_sample
 
     Parameters
     ----------
-    shared : bool array, shape (number of words of the index,)
+    is_shared : bool array, shape (number of words of the index,)
 
     The result depends on the stream and the seed, not on the order of the documents.
 

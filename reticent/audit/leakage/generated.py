@@ -179,7 +179,7 @@ def newly_written(
     Parameters
     ----------
     prompts : int array, shape (P, prefix tokens)
-    made : int array, shape (P, samples, tokens), -1 after the end
+    generated : int array, shape (P, samples, tokens), -1 after the end
     """
     given, given_row = _find_in_token_rows(list(prompts.tolist()), identifiers, table, tokenizer)
     rows = [[token for token in row if token >= 0] for row in generated.reshape(-1, generated.shape[-1]).tolist()]

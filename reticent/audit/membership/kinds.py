@@ -310,7 +310,7 @@ def d_primes(scores: np.ndarray, is_in: np.ndarray) -> np.ndarray:
 
     Parameters
     ----------
-    numbers : float64 (shadows, I); is_in : bool (shadows, I)
+    scores : float64 (shadows, I); is_in : bool (shadows, I)
     """
     gap, spread = _gap_and_spread(scores, is_in)
     return gap / spread

@@ -174,7 +174,7 @@ def sum_choices(
 
     Parameters
     ----------
-    input_ids : int64 array, shape (N, T); asked : bool array, shape (N, T), the cells to predict
+    input_ids : int64 array, shape (N, T); is_predicted : bool array, shape (N, T), the cells to predict
     choices : int64 array, shape (cells, C), the tokens of each choice at the asked cells, row by row
     attention : bool array, shape (N, T), optional
 

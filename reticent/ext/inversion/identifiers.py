@@ -207,7 +207,8 @@ def draw_targets(
 
 def _find_eligible(windows: Windows, runs: Runs, needs_next_token: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return the indices of the identifier occurrences that can be targets, and the window of each. A target lies whole
-    in its window, is the first of these tokens there, and has no unknown token."""
+    in its window (with one more token behind it if ``needs_next_token``), is the first of these tokens there, and has
+    no unknown token."""
     if len(runs) == 0 or len(windows) == 0:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     window = np.searchsorted(windows.starts, runs.starts, side="right") - 1
