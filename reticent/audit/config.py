@@ -398,10 +398,10 @@ class CanaryAudit(CanaryConfig):
     device: Annotated[str, of_job("train.device"), PUBLISHED] = "auto"
 
 
-def default_num_validation(num_subjects: int) -> int:
-    """Return how many subjects validate a soft prompt by default, from ``num_subjects``, the number that it is trained
-    on: a quarter of these, at least 8."""
-    return max(8, num_subjects // 4)
+def default_num_validation(num_training_subjects: int) -> int:
+    """Return the default number of subjects that validate a soft prompt: a quarter of the number that it is trained on,
+    at least 8."""
+    return max(8, num_training_subjects // 4)
 
 
 class SoftPromptConfig(Section):
@@ -570,9 +570,12 @@ class SubjectConfig(Section):
 
     @model_validator(mode="after")
     def _check_consistent(self) -> Self:
-        """Raise `ValueError` unless exactly one of ``members``, ``column`` and ``others`` is set and ``statement``,
-        which says where that list of members comes from, is not blank. Also raise it for invalid names in ``also``
-        (copies of the model) and for settings of an endpoint that do not go together."""
+        """Raise `ValueError` for contradictory settings of a model that was trained elsewhere. Exactly one of
+        ``members``, ``column`` and ``others`` must say who it was trained on, and ``statement`` where that list comes
+        from.
+
+        The names of copies (``also``) must be valid, and the settings of an endpoint must go together.
+        """
         if sum(given is not None for given in (self.members, self.column, self.others)) != 1:
             raise ValueError("give one of members, column and others: who was trained on")
         if wrong := [name for name in self.also if name in TAKEN or not name.isidentifier()]:
@@ -593,8 +596,8 @@ class SubjectConfig(Section):
 
     @property
     def copies(self) -> dict[str, str]:
-        """Models to judge, name -> folder or, for a copy, the way it is made ("merged", "int8"); the model itself comes
-        first."""
+        """Models to audit, by name: first the model itself, then its copies. A value is a folder, or the way in which
+        the copy is made ("merged", "int8")."""
         return {SUBJECT: self.model, **self.also}
 
 
@@ -618,8 +621,8 @@ class VerdictConfig(Section):
     passages: float = Field(default=0.01, gt=0, le=1, description="one passage in a hundred comes back word for word")
 
     def of_access(self, model_access: str | None) -> Self:
-        """Return the settings with only those risks that an adversary with this access to the model (such as to its
-        weights) poses; unchanged if ``model_access`` is None or unknown."""
+        """Return the settings restricted to the risks that an adversary with this access to the model (its weights,
+        say) poses. All risks stay if ``model_access`` is None or unknown."""
         counted = {risk for who in ACCESS.get(model_access or "", ()) for risk in RISKS_OF[who]} or set(self.risks)
         return self.model_copy(update={"risks": tuple(risk for risk in self.risks if risk in counted)})
 

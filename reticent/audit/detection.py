@@ -57,14 +57,14 @@ def evaluate_detection(marks: Marks, *, num_bootstrap: int = 1000, seed: int = 0
     of each detector alone."""
     everything = np.arange(len(marks.detectors))
     options: Bootstrap = {"num_bootstrap": num_bootstrap, "seed": seed}
-    touched = [_touched(marks, marks.detector == number) for number in everything]
+    touched = [_words_in_spans(marks, marks.detector == number) for number in everything]
     times_touched = np.zeros(marks.num_words, dtype=np.int16)
     for each in touched:
         times_touched += each
-    covered = _covered(marks, times_touched > 0, np.ones(len(marks.found), dtype=bool))
+    covered = _covered_mentions(marks, times_touched > 0, np.ones(len(marks.found), dtype=bool))
     only = {}
     for number, name in enumerate(marks.detectors):
-        others = _covered(marks, times_touched > touched[number], marks.detector != number)
+        others = _covered_mentions(marks, times_touched > touched[number], marks.detector != number)
         only[name] = _count_mentions(marks, covered & ~others)
     reached = _overlaps(marks.gold, marks.found, np.zeros(len(marks.categories), dtype=np.int64))
     return DetectionEvidence(
@@ -88,7 +88,7 @@ def covered_mentions(marks: Marks) -> np.ndarray:
     """Return whether the detectors' spans together touch every word of each gold mention, whatever their label; bool
     (mentions,)."""
     everything = np.ones(len(marks.found), dtype=bool)
-    return _covered(marks, _touched(marks, everything), everything)
+    return _covered_mentions(marks, _words_in_spans(marks, everything), everything)
 
 
 @dataclass(slots=True)
@@ -122,8 +122,9 @@ class _Estimates:
 
     found: dict[tuple[str, ...], tuple[CountedRate, np.ndarray]]
 
-    def of(self, scope: str) -> dict[str, CountedRate]:
-        """Return the rates in a scope, such as "covered", by the second part of their name."""
+    def in_scope(self, scope: str) -> dict[str, CountedRate]:
+        """Return name -> rate for the rates of one scope, such as "covered"; the full name of each begins with the
+        scope."""
         return {name[1]: rate for name, (rate, _) in self.found.items() if name[0] == scope}
 
     def matches(self, *scope: str) -> MatchesOf:
@@ -167,14 +168,14 @@ def _score_detection(marks: Marks, is_chosen: np.ndarray, **bootstrap: Unpack[Bo
     owner = marks.individual
     same, none = np.arange(len(marks.categories)), np.zeros(len(marks.categories), dtype=np.int64)
     for scope, codes in (("overall", same), ("any_label", none)):
-        for match, (g_owner, g_code, g_right), (f_owner, f_code, f_right) in _matches(marks, gold, found, codes):
+        for match, (g_owner, g_code, g_right), (f_owner, f_code, f_right) in _iter_matches(marks, gold, found, codes):
             rates.add((scope, match, "precision"), f_owner, f_right)
             rates.add((scope, match, "recall"), g_owner, g_right)
             for number, name in enumerate(marks.categories if scope == "overall" else ()):
                 of_found, of_gold = f_code == number, g_code == number
                 rates.add(("categories", name, match, "precision"), f_owner[of_found], f_right[of_found])
                 rates.add(("categories", name, match, "recall"), g_owner[of_gold], g_right[of_gold])
-    covered = _covered(marks, _touched(marks, is_chosen), is_chosen)
+    covered = _covered_mentions(marks, _words_in_spans(marks, is_chosen), is_chosen)
     rates.add(("covered", "overall"), owner[gold.document], covered)
     for number, name in enumerate(marks.categories):
         of = gold.category == number
@@ -190,23 +191,25 @@ def _score_detection(marks: Marks, is_chosen: np.ndarray, **bootstrap: Unpack[Bo
         categories={name: found_rates.matches("categories", name) for name in marks.categories},
         overall=found_rates.matches("overall"),
         any_label=found_rates.matches("any_label"),
-        covered=found_rates.of("covered"),
-        entities=found_rates.of("entities"),
-        all_found=AllFound(**found_rates.of("all_found")),
+        covered=found_rates.in_scope("covered"),
+        entities=found_rates.in_scope("entities"),
+        all_found=AllFound(**found_rates.in_scope("all_found")),
     )
 
 
-def _matches(marks: Marks, gold: LineSpans, found: LineSpans, codes: np.ndarray) -> Iterator[tuple[Any, ...]]:
-    """Yield (kind of match, gold items, detected items) for strict, relaxed and word matches; items are three arrays
-    (individual, category, whether matched).
+def _iter_matches(
+    marks: Marks, gold: LineSpans, found: LineSpans, category_codes: np.ndarray
+) -> Iterator[tuple[Any, ...]]:
+    """Yield (kind of match, gold items, detected items) for the kinds strict, relaxed and word. Items are spans or
+    words, as three arrays: individual, category, whether matched.
 
-    Categories with the same number in ``codes`` count as one.
+    Categories with the same number in ``category_codes`` count as one.
     """
     owner = marks.individual
-    line = codes * (marks.num_characters + 1)
-    sides = [_distinct(spans, codes) for spans in (gold, found)]
-    keys = _number_rows([(s.start, s.end, codes[s.category]) for s in sides])
-    counts = ~_inside(sides[1], line) | np.isin(keys[1], keys[0])
+    line = category_codes * (marks.num_characters + 1)
+    sides = [_drop_repeats(spans, category_codes) for spans in (gold, found)]
+    keys = _codes_of_rows([(s.start, s.end, category_codes[s.category]) for s in sides])
+    counts = ~_lies_in_longer(sides[1], line) | np.isin(keys[1], keys[0])
     sides[1], keys[1] = sides[1].take(counts), keys[1][counts]
     rights = {"strict": [np.isin(keys[0], keys[1]), np.isin(keys[1], keys[0])]}
     rights["relaxed"] = [_overlaps(sides[0], sides[1], line), _overlaps(sides[1], sides[0], line)]
@@ -215,7 +218,7 @@ def _matches(marks: Marks, gold: LineSpans, found: LineSpans, codes: np.ndarray)
             match,
             *((owner[s.document], s.category, r) for s, r in zip(sides, (of_gold, of_found), strict=True)),
         )
-    words = [_labelled_words(spans, codes, marks.num_words) for spans in (gold, found)]
+    words = [_labelled_words(spans, category_codes, marks.num_words) for spans in (gold, found)]
     pairs = [np.isin(words[0][0], words[1][0]), np.isin(words[1][0], words[0][0])]
     yield (
         "words",
@@ -223,16 +226,17 @@ def _matches(marks: Marks, gold: LineSpans, found: LineSpans, codes: np.ndarray)
     )
 
 
-def _distinct(spans: LineSpans, codes: np.ndarray) -> LineSpans:
-    """Return the spans, each (start, end, category) once, though several detectors or annotators gave it."""
-    (keys,) = _number_rows([(spans.start, spans.end, codes[spans.category])])
+def _drop_repeats(spans: LineSpans, category_codes: np.ndarray) -> LineSpans:
+    """Return the spans without repeats of the same start, end and category, which several detectors or annotators may
+    give."""
+    (keys,) = _codes_of_rows([(spans.start, spans.end, category_codes[spans.category])])
     return spans.take(np.unique(keys, return_index=True)[1])
 
 
-def _number_rows(sides: Sequence[tuple[np.ndarray, ...]]) -> list[np.ndarray]:
-    """Number the rows of several tables (tuples of columns) together, so that equal rows get equal numbers; one int64
-    array a table."""
-    columns = [np.concatenate(parts) for parts in zip(*sides, strict=True)]
+def _codes_of_rows(tables: Sequence[tuple[np.ndarray, ...]]) -> list[np.ndarray]:
+    """Return one integer code for each row of several tables (tuples of columns), one int64 array a table. Equal rows
+    have equal codes, also across tables."""
+    columns = [np.concatenate(parts) for parts in zip(*tables, strict=True)]
     order = np.lexsort(columns)
     new = np.zeros(len(order), dtype=bool)
     for column in columns:
@@ -240,27 +244,29 @@ def _number_rows(sides: Sequence[tuple[np.ndarray, ...]]) -> list[np.ndarray]:
         new[1:] |= ordered[1:] != ordered[:-1]
     numbers = np.empty(len(order), dtype=np.int64)
     numbers[order] = np.cumsum(new)
-    return np.split(numbers, np.cumsum([len(side[0]) for side in sides])[:-1])
+    return np.split(numbers, np.cumsum([len(side[0]) for side in tables])[:-1])
 
 
-def _overlaps(spans: LineSpans, others: LineSpans, line: np.ndarray) -> np.ndarray:
-    """Return whether each span overlaps a span of ``others`` in the same category, bool; ``line[c]`` is the offset that
-    moves category c to its own range of positions.
+def _overlaps(spans: LineSpans, others: LineSpans, category_offsets: np.ndarray) -> np.ndarray:
+    """Return whether each span overlaps one of ``others`` in the same category, bool. ``category_offsets[c]`` is added
+    to positions in category c, so that those of different categories never overlap.
 
     The number of overlaps of a span is the number of others that begin before its end, minus those that end before it
     begins.
     """
-    shift, other_shift = (line[s.category] if len(s) else np.empty(0, dtype=np.int64) for s in (spans, others))
+    shift, other_shift = (
+        category_offsets[s.category] if len(s) else np.empty(0, dtype=np.int64) for s in (spans, others)
+    )
     starts, ends = np.sort(others.start + other_shift), np.sort(others.end + other_shift)
     begun = np.searchsorted(starts, spans.end + shift, side="left")
     ended = np.searchsorted(ends, spans.start + shift, side="right")
     return begun > ended
 
 
-def _inside(spans: LineSpans, line: np.ndarray) -> np.ndarray:
-    """Return whether each of these distinct spans lies within a longer span of its category, bool; ``line`` as in
-    `_overlaps`."""
-    shift = line[spans.category] if len(spans) else np.empty(0, dtype=np.int64)
+def _lies_in_longer(spans: LineSpans, category_offsets: np.ndarray) -> np.ndarray:
+    """Return whether each of these distinct spans lies inside a longer span of the same category, bool;
+    ``category_offsets`` as in `_overlaps`."""
+    shift = category_offsets[spans.category] if len(spans) else np.empty(0, dtype=np.int64)
     start, end = spans.start + shift, spans.end + shift
     order = np.lexsort((-end, start))
     furthest = np.concatenate([[-1], np.maximum.accumulate(end[order])[:-1]]) if len(spans) else end
@@ -269,42 +275,45 @@ def _inside(spans: LineSpans, line: np.ndarray) -> np.ndarray:
     return inside
 
 
-def _labelled_words(spans: LineSpans, codes: np.ndarray, num_words: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (key, document, category) of each distinct (word, category) that a span touches; equal keys mean the same
-    pair."""
+def _labelled_words(
+    spans: LineSpans, category_codes: np.ndarray, num_words: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return three arrays (key, document, category) with one entry for each distinct (word, category) that a span
+    touches; equal keys mean the same pair."""
     lengths = spans.end_word - spans.first_word
     row = np.repeat(np.arange(len(spans)), lengths)
     begins = np.cumsum(lengths) - lengths
     word = np.arange(len(row)) - begins[row] + spans.first_word[row]
-    keys, first = np.unique(codes[spans.category[row]] * max(num_words, 1) + word, return_index=True)
+    keys, first = np.unique(category_codes[spans.category[row]] * max(num_words, 1) + word, return_index=True)
     return keys, spans.document[row[first]], spans.category[row[first]]
 
 
-def _touched(marks: Marks, chosen: np.ndarray) -> np.ndarray:
-    """Return whether one of the detected spans that ``chosen`` selects touches each word, bool (num_words,)."""
+def _words_in_spans(marks: Marks, is_chosen: np.ndarray) -> np.ndarray:
+    """Return whether each word is touched by one of the detected spans that the mask ``is_chosen`` selects, bool
+    (num_words,)."""
     steps = np.zeros(marks.num_words + 1, dtype=np.int32)
-    np.add.at(steps, marks.found.first_word[chosen], 1)
-    np.subtract.at(steps, marks.found.end_word[chosen], 1)
+    np.add.at(steps, marks.found.first_word[is_chosen], 1)
+    np.subtract.at(steps, marks.found.end_word[is_chosen], 1)
     return np.cumsum(steps[:-1]) > 0
 
 
-def _covered(marks: Marks, touched: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """Return whether each gold mention is covered, bool (mentions,): all its words are in ``touched`` or, for a mention
-    without words, a chosen span overlaps it."""
+def _covered_mentions(marks: Marks, is_touched: np.ndarray, is_chosen: np.ndarray) -> np.ndarray:
+    """Return whether each gold mention is covered, bool (mentions,): all its words are in the mask ``is_touched``. A
+    mention without words is covered if a chosen span overlaps it."""
     gold = marks.gold
-    before = np.concatenate([[0], np.cumsum(touched, dtype=np.int64)])
+    before = np.concatenate([[0], np.cumsum(is_touched, dtype=np.int64)])
     lengths = gold.end_word - gold.first_word
     whole = before[gold.end_word] - before[gold.first_word] == lengths
     wordless = lengths == 0
     if wordless.any():
         nowhere = np.zeros(len(marks.categories), dtype=np.int64)
-        whole[wordless] = _overlaps(gold.take(wordless), marks.found.take(chosen), nowhere)
+        whole[wordless] = _overlaps(gold.take(wordless), marks.found.take(is_chosen), nowhere)
     return whole
 
 
-def _entity_coverage(marks: Marks, covered: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Yield (name, individual of each entity, whether all its mentions are covered): for all entities, then for each
-    type of identifier.
+def _entity_coverage(marks: Marks, is_covered: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Yield (name, individual of each entity, whether all mentions of the entity are covered), first "overall" for all
+    entities, then for each type of identifier.
 
     An entity with mentions of several types has the first type in the order of the names: direct before quasi.
     """
@@ -313,21 +322,22 @@ def _entity_coverage(marks: Marks, covered: np.ndarray) -> Iterator[tuple[str, n
     owner[marks.entity] = marks.individual[marks.gold.document]
     by_name = np.argsort(np.argsort(marks.identifier_types)) if marks.identifier_types else np.empty(0, dtype=np.int64)
     np.minimum.at(kind, marks.entity, by_name[marks.identifier_type])
-    found, _ = _all_right(marks.entity, covered, num)
+    found, _ = _all_right(marks.entity, is_covered, num)
     yield "overall", owner, found
     for number, name in enumerate(sorted(marks.identifier_types)):
         if name:
             yield name, owner[kind == number], found[kind == number]
 
 
-def _all_right(group: np.ndarray, right: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (whether all items of each group are right, whether the group has any item), bool (num_groups,) each."""
-    sizes = np.bincount(group, minlength=num_groups)
-    return np.bincount(group, weights=right, minlength=num_groups) == sizes, sizes > 0
+def _all_right(group_of_item: np.ndarray, is_right: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return two masks, bool (num_groups,): whether all items of each group are right, and whether the group has any
+    item."""
+    sizes = np.bincount(group_of_item, minlength=num_groups)
+    return np.bincount(group_of_item, weights=is_right, minlength=num_groups) == sizes, sizes > 0
 
 
-def _count_mentions(marks: Marks, which: np.ndarray) -> dict[str, int]:
-    """Return the number of gold mentions in each category among those that ``which`` selects; categories without one
-    are left out."""
-    counts = np.bincount(marks.gold.category[which], minlength=len(marks.categories))
+def _count_mentions(marks: Marks, is_counted: np.ndarray) -> dict[str, int]:
+    """Return category -> number of gold mentions that the mask ``is_counted`` selects; categories without one are left
+    out."""
+    counts = np.bincount(marks.gold.category[is_counted], minlength=len(marks.categories))
     return {name: int(count) for name, count in zip(marks.categories, counts, strict=True) if count}

@@ -214,7 +214,7 @@ class Auditor:
         )  # fmt: skip
         self.kinds = KindAudit(audit, members, self.bootstrap, self.membership.kept, self.membership.uncopied)
         spelt = SurfaceTable(self.tokenizer, word_normaliser(config.surface))
-        owned = None if categories is None else categories.owned(audit, self.words)
+        owned = None if categories is None else categories.in_corpus_wide_spans(audit, self.words)
         in_span = None if self.categories is None else self.categories[0] > 0
         self.threshold = ThresholdAudit(audit, members, self.words, spelt, self.bootstrap, units, owned, in_span,
                                         self.membership.uncopied)  # fmt: skip
@@ -268,7 +268,11 @@ class Auditor:
                 scores, lowercase = self.score(entry, advance), self.score_lowercase(entry)
             compared = base() if callable(base) else base
             holdout = self.score_holdout(entry)
-            written = self.write(entry) if self.config.generation is not None and entry.objective == "clm" else None
+            written = (
+                self.generate_continuations(entry)
+                if self.config.generation is not None and entry.objective == "clm"
+                else None
+            )
             asked = self._generation_scores(entry, scores, written, task)
             if GRADIENT in self.config.attacks and entry.is_last:
                 with task("gradients") as advance:
@@ -411,9 +415,11 @@ class Auditor:
         return scores
 
     def draw_folds(self, entry: ModelEntry) -> FoldDraws | None:
-        """Return a masked model's predictions under two more random choices of masked words, for all documents of a
-        sample of members (a tenth as many as there are individuals, at most `MOST_DRAWN`); None for fewer than two
-        folds."""
+        """Score a sample of members' documents twice more, with other random assignments of words to masking passes,
+        and return these predictions. None for a single pass (``folds`` below 2).
+
+        The sample has a tenth as many members as there are individuals, at most `MOST_DRAWN`, with all their documents.
+        """
         if self.config.folds < 2:
             return None
         codes, members = np.unique(self.store.individual), np.unique(self.store.individual[self.members])
@@ -431,8 +437,8 @@ class Auditor:
         base: BaseModelScores | None,
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[Inversion, dict[str, np.ndarray]]:
-        """Return (inversion result, candidates by attribute) of `InversionAudit.measure`; ``base`` is None for the base
-        model."""
+        """Run the inversion attacks on one model. Return their result and the scores of all candidates by attribute;
+        see `InversionAudit.measure`. ``base`` is None for the base model itself."""
         if self._inversion is None:
             self._inversion = resolve("reticent.ext.inversion.measure:InversionAudit")(
                 self.store, self.train, self.members, self.words, self.true, self.table, self.tokenizer,
@@ -443,7 +449,7 @@ class Auditor:
         model = self._load(entry.path, entry.objective)
         return self._inversion.measure(model, entry.objective, special, tokenizer, base, progress)
 
-    def write(self, entry: ModelEntry) -> Written:
+    def generate_continuations(self, entry: ModelEntry) -> Written:
         """Return a causal model's generated continuations of documents; see `continue_documents`."""
         assert self.config.generation is not None
         tokenizer = self._tokenizer_of(entry.path)
@@ -454,13 +460,13 @@ class Auditor:
             batch_size=self.config.batch_size, device=self.config.device, bf16=self.config.bf16, seed=self.config.seed,
         )  # fmt: skip
 
-    def measure_written(self, entry: ModelEntry, written: Written) -> Generated:
-        """Return the rates of identifiers that leak in a causal model's generated continuations; see
-        `generated_leakage`."""
+    def measure_written(self, entry: ModelEntry, continuations: Written) -> Generated:
+        """Return how often members' and held-out individuals' identifiers appear in a causal model's generated
+        continuations; see `generated_leakage`."""
         assert self.config.generation is not None
         return generated_leakage(
-            written, self.store, self.members, self.leakage.identifiers, self.table, self._tokenizer_of(entry.path),
-            self.config.generation, self.leakage.compared, **self.bootstrap,
+            continuations, self.store, self.members, self.leakage.identifiers, self.table,
+            self._tokenizer_of(entry.path), self.config.generation, self.leakage.compared, **self.bootstrap,
         )  # fmt: skip
 
     def _generation_scores(
@@ -491,8 +497,8 @@ class Auditor:
         draws: FoldDraws | None = None,
         information: np.ndarray | None = None,
     ) -> ModelEvidence:
-        """Return the evidence of one model (an entry of "models" in report.json); ``base`` is None for the base model
-        itself.
+        """Return the evidence of one model from its token scores (an entry of "models" in report.json); ``base`` is
+        None for the base model itself.
 
         ``further`` has the document scores of attacks that need other inputs, by name, NaN for documents that are not
         attacked. The scores of ``user_inference`` are of the holdout of user inference. ``controls`` is as for
@@ -562,8 +568,8 @@ class Auditor:
         )
 
     def _restricted_masks(self, entry: ModelEntry) -> dict[str, np.ndarray]:
-        """Return kind of word -> token mask for the kinds that likelihood attacks are repeated on: ordinary words, and
-        the recipe's prediction targets if these differ."""
+        """Return kind of word -> token mask for the subsets of tokens on which likelihood attacks are repeated:
+        ordinary words, and the recipe's prediction targets if these differ."""
         masks = {kind: mask for kind, mask in self.kinds.masks(entry.never_target) if kind in (ORDINARY, TARGETS)}
         if len(masks) == 2 and np.array_equal(masks[ORDINARY], masks[TARGETS]):
             del masks[TARGETS]
@@ -576,7 +582,7 @@ class Auditor:
         the recipe's prediction targets alone."""
         found: dict[str, dict[str, Compared]] = {}
         for kind, mask in self._restricted_masks(entry).items():
-            own, before = scores.on(mask), base and base.on(mask)
+            own, before = scores.restrict_to(mask), base and base.restrict_to(mask)
             asked = self.membership.document_scores(entry.objective, own, before)
             control = {} if base is None else self.membership.of_base(entry.objective, base, mask)
             control = {**control, **(out.document_scores(kind) if out else {})}

@@ -107,24 +107,24 @@ class Texts:
         entry = catalogue().get(key, {"en": key})
         form = entry.get(self.language, entry["en"])
         if not isinstance(form, str):
-            form = form["one" if self._is_one(values["count"]) else "other"]
+            form = form["one" if self._is_singular(values["count"]) else "other"]
         text = form.format(**values) if values else form
         return spaced(text) if self.language == "fr" else text
 
-    def _is_one(self, count: object) -> bool:
-        """Return whether a count takes the singular in this language."""
+    def _is_singular(self, count: object) -> bool:
+        """Return whether a noun after this count is in the singular in this language."""
         return count == 1 or (self.language == "fr" and count == 0)
 
     def evidence(self, text: str) -> str:
-        """Return the translation, into this language, of an English text of the evidence. Texts that the catalogue
-        lacks, such as names, are returned unchanged."""
+        """Translate an English text of the evidence into this language. A text that the catalogue lacks, such as a
+        name, is returned unchanged."""
         if self.language == "en":
             return text
-        return self._of_evidence(text) or self._translate_parts(text) or text
+        return self._translate_whole(text) or self._translate_parts(text) or text
 
-    def _of_evidence(self, text: str) -> str | None:
-        """Return the translation of an evidence text that the catalogue holds as a whole, by key or pattern, or of a
-        number; else None."""
+    def _translate_whole(self, text: str) -> str | None:
+        """Translate an evidence text that the catalogue holds as a whole or as a pattern, or that is a number; return
+        None for any other."""
         known, patterns = evidence_texts()
         if text in known:
             return self(known[text])
@@ -138,7 +138,7 @@ class Texts:
         unknown."""
         for separator in ("; ", ", "):
             if separator in text:
-                parts = [self._of_evidence(part) or self._translate_parts(part) for part in text.split(separator)]
+                parts = [self._translate_whole(part) or self._translate_parts(part) for part in text.split(separator)]
                 if None not in parts:
                     return (self.apart if separator == "; " else ", ".join)([part for part in parts if part])
         return None
@@ -150,7 +150,7 @@ class Texts:
         return f"{', '.join(parts[:-1])} {self('common.and')} {parts[-1]}"
 
     def apart(self, parts: Iterable[str]) -> str:
-        """Return the parts joined by semicolons, as the language spaces them."""
+        """Return the parts joined by semicolons, with the spacing of the language."""
         return f"{THIN if self.language == 'fr' else ''}; ".join(parts)
 
     # ------------------------------------------------------------------ numbers
@@ -268,7 +268,8 @@ def spaced(text: str) -> str:
 
 @cache
 def evidence_texts() -> tuple[Mapping[str, str], Sequence[tuple[re.Pattern[str], str]]]:
-    """Return (English evidence text -> catalogue key; patterns of texts with values and their keys, longest first)."""
+    """Return a dict from English evidence text to catalogue key, and a list of (pattern, key) for texts that contain
+    values, longest pattern first."""
     known: dict[str, str] = {}
     patterns: list[tuple[re.Pattern[str], str]] = []
     for key, entry in catalogue().items():

@@ -73,7 +73,7 @@ def build(
     detectors = guard_detectors(job.detect.detectors, job.detect.options)
     make_detectors(list(detectors), detectors)  # a missing package or file is an error now
     run = Run(job)
-    corpus, keep, inputs = _open_training_documents(run, uses_split=is_job(source))
+    corpus, keep, inputs = _open_training_documents(run, members_only=is_job(source))
     config = {"length": length, "key": seed, "detect": detectors}
     with (
         new_progress(quiet).task("guard", corpus.num_documents, "documents") as advance,
@@ -133,16 +133,18 @@ def _make_detectors(guard: Path, names: list[str] | None, settings: list[str] | 
 
 
 def _used_settings() -> tuple[str, ...]:
-    """Return the names of the settings that a guard uses: the detectors and their options. Generated text is no corpus
-    to propagate names in, and none of it is quarantined."""
+    """Return the names of the job's settings that building a guard uses: the detectors and their options.
+
+    Generated text is no corpus to propagate names in, and none of it is quarantined.
+    """
     options = dict.fromkeys((*DETECTORS, *(key for row in DETECTORS.values() for key in row.short)))
     return ("detect.detectors", "detect.preset", *(f"detect.{name}" for name in options))
 
 
-def _open_training_documents(run: Run, *, uses_split: bool) -> tuple[Any, Any, dict[str, str]]:
-    """Return the corpus, which of its documents were trained on (bool; None: all), and the input fingerprints. With
-    ``uses_split`` those of the run's members were trained on."""
-    if not uses_split:
+def _open_training_documents(run: Run, *, members_only: bool) -> tuple[Any, Any, dict[str, str]]:
+    """Return the corpus, a mask of its training documents (bool; None: all), and the input fingerprints. With
+    ``members_only`` the training documents are those of the run's members."""
+    if not members_only:
         return run.whole_corpus, None, {"corpus": run.whole_corpus.fingerprint()}
     split = require_kind(run.folder / "split", "split")
     if split.inputs.get("corpus") != run.deduplicated.fingerprint():

@@ -117,24 +117,24 @@ def job_from_source(
     return job_of(values, None)
 
 
-def _choose_detectors(values: dict[str, Any], chosen: list[str] | None, marked: bool) -> None:
-    """Set the detectors of documents, in place, if no setting does; ``records`` is added if a table of records is
-    given."""
+def _choose_detectors(values: dict[str, Any], detectors: list[str] | None, has_gold_spans: bool) -> None:
+    """Set ``values["detect"]["detectors"]`` in place, unless a setting did: to the given detectors, or to a default.
+    The detector ``records`` is added if a table of records is given."""
     corpus, detect = values["corpus"], values.setdefault("detect", {})
     if not isinstance(corpus, dict) or not isinstance(detect, dict):
         return  # refused when the job is checked
-    if detect.get("detectors") != chosen or (chosen is None and detect.get("preset")):
+    if detect.get("detectors") != detectors or (detectors is None and detect.get("preset")):
         return
-    names = list(chosen or [])
+    names = list(detectors or [])
     if not names:
         has_marks = corpus.get("spans") or CorpusConfig.model_construct(format=corpus.get("format", "auto")).marked
-        names = [*(["gold"] if marked and has_marks else []), "rules"]
+        names = [*(["gold"] if has_gold_spans and has_marks else []), "rules"]
     detect["detectors"] = [*names, *(["records"] if detect.get("records") and "records" not in names else [])]
 
 
-def only_detectors(section: dict[str, Any], detectors: list[str]) -> dict[str, Any]:
-    """Return the section [detect] without the options of detectors that are not in ``detectors``."""
-    return {name: table for name, table in section.items() if name not in DETECTORS or name in detectors}
+def only_detectors(detect_section: dict[str, Any], kept_detectors: list[str]) -> dict[str, Any]:
+    """Return the section [detect] of a job without the options of other detectors than the kept ones."""
+    return {name: table for name, table in detect_section.items() if name not in DETECTORS or name in kept_detectors}
 
 
 def refuse_given(context: typer.Context, because: str, *options: str) -> None:
@@ -146,10 +146,9 @@ def refuse_given(context: typer.Context, because: str, *options: str) -> None:
             raise PolicyError(f"{next(p.opts[0] for p in context.command.params if p.name == option)} {because}")
 
 
-def given_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that were given, without those that are None, so that the setting's class supplies its
-    default."""
-    return {name: value for name, value in given.items() if value is not None}
+def given_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings whose value is not None; the others keep the default of the settings' class."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def new_progress(quiet: bool) -> Progress:

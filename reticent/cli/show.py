@@ -30,7 +30,7 @@ from reticent.audit.report.summary import copies_line, copies_table, guarantee_l
 from reticent.audit.stats.estimate import Estimate
 from reticent.audit.texts import ENGLISH
 from reticent.core.artifact import read_manifest, writing_to
-from reticent.core.eta import clock_time, span_of
+from reticent.core.eta import clock_time, duration_text
 from reticent.engine.detect.rules import list_rules
 from reticent.ext.dp.budget import Spending, entry_to_json, totals
 from reticent.job.run import Run
@@ -211,7 +211,7 @@ def print_status(found: dict[str, Any]) -> None:
         state = f"{done} of {len(states)} scored" if name.startswith("measures/") else states[0]
         took = [a["seconds"] for a in artifacts if a["state"] == "done" and a["seconds"] is not None]
         style = "green" if done == len(states) else "dim" if "out of date" not in states else "yellow"
-        table.add_row(name, f"[{style}]{state}[/{style}]", span_of(sum(took)) if took else "")
+        table.add_row(name, f"[{style}]{state}[/{style}]", duration_text(sum(took)) if took else "")
     console = Console()
     console.print(table)
     for artifact in found["artifacts"]:
@@ -232,7 +232,9 @@ def print_status(found: dict[str, Any]) -> None:
     elif plan["next"] is not None:
         now = time.time()
         end = clock_time(now + plan["remaining_seconds"], now)
-        console.print(f"The rest takes about {span_of(plan['remaining_seconds'])}: started now, it ends at {end}.")
+        console.print(
+            f"The rest takes about {duration_text(plan['remaining_seconds'])}: started now, it ends at {end}."
+        )
 
 
 def print_budget(spendings: list[Spending], files: list[Path], as_json: bool) -> None:

@@ -184,7 +184,8 @@ def hash_file(path: Path) -> str:
 
 @cache
 def versions() -> dict[str, str]:
-    """Return the versions of the installed packages, read once: finding them takes longer than writing a small file."""
+    """Return package name -> version of the installed packages on which results depend. It is looked up once and
+    cached."""
 
     found = {}
     for name in ("reticent", *PACKAGES):
@@ -229,18 +230,18 @@ def backup_of(path: Path) -> Path:
 
 
 def temporary_of(path: Path) -> Path:
-    """Return a new temporary path, next to ``path``, for a result that is not finished."""
+    """Return a new temporary path next to ``path``, under which a result is written until it is finished."""
     return path.parent / f".{path.name}.tmp-{uuid.uuid4().hex[:12]}"
 
 
-def parts_of(path: Path) -> list[Path]:
-    """Return the partly written folders from which an interrupted writer of ``path`` can resume."""
+def resumable_folders_of(path: Path) -> list[Path]:
+    """Return the partly written folders of ``path`` from which an interrupted writer can resume."""
     return list(path.parent.glob(f".{glob.escape(path.name)}.part-{'[0-9a-f]' * 12}"))
 
 
 def leftovers_of(path: Path) -> list[Path]:
-    """Return the temporary folders that an interrupted writer of ``path`` left, and its backup if that holds a
-    result."""
+    """Return the temporary folders that an interrupted writer of ``path`` left behind, and the backup of the old result
+    if there is one."""
     found = list(path.parent.glob(f".{glob.escape(path.name)}.tmp-{'[0-9a-f]' * 12}"))
     return [*found, backup] if ((backup := backup_of(path)) / MANIFEST).exists() else found
 
@@ -421,7 +422,7 @@ def _write_whole(
         _refuse_other_kind(path, kind)
         _free_backup_of(path)
         temporary = temporary_of(path) if resume is None else unfinished_path(path, kind, config, inputs)
-        for part in parts_of(path):
+        for part in resumable_folders_of(path):
             if part != temporary or not resume or not _is_begun(part):
                 delete(part)
         old_umask = os.umask(0o077)
@@ -441,9 +442,9 @@ def _write_whole(
             os.umask(old_umask)
 
 
-def _is_begun(part: Path) -> bool:
-    """Whether an unfinished folder holds a state file from which writing can resume."""
-    return next(part.rglob(STATE), None) is not None
+def _is_begun(folder: Path) -> bool:
+    """Whether an unfinished folder holds a saved state from which writing can resume."""
+    return next(folder.rglob(STATE), None) is not None
 
 
 def _refuse_other_kind(path: Path, kind: str) -> None:
@@ -469,7 +470,7 @@ def read_manifest(path: Path | str) -> Manifest:
     try:
         content = parse_json((path / MANIFEST).read_bytes())
         own = content.pop("sha256", None)  # earlier versions wrote none
-        own_now = _own_digest(content)
+        own_now = _content_digest(content)
         if content.pop("format") != FORMAT:
             raise ArtifactError(f"{path}: an artefact of another format; expected {FORMAT}")
         if own not in (None, own_now):
@@ -646,7 +647,8 @@ def written_reason(error: Exception) -> str:
 
 
 def _errno(error: Exception) -> int | None:
-    """Return the system's error number of an exception, also if only quoted (by Rust libraries), or None."""
+    """Return the system's error number of an exception, read from its message if a Rust library only quotes it; None
+    without one."""
     if isinstance(error, OSError):
         return error.errno
     if isinstance(error, ReticentError):
@@ -655,8 +657,8 @@ def _errno(error: Exception) -> int | None:
     return int(quoted[1]) if quoted else None
 
 
-def _own_digest(content: dict[str, Any]) -> str:
-    """Return the SHA-256 of a manifest's content (a dict), counts included."""
+def _content_digest(content: dict[str, Any]) -> str:
+    """Return the SHA-256 (hexadecimal) of a manifest's content, a dict, with its counts."""
     return hashlib.sha256(canonical(content)).hexdigest()
 
 
@@ -670,7 +672,7 @@ def _finish(folder: Path, kind: str, config: dict[str, Any], inputs: dict[str, s
         files[str(file.relative_to(folder))] = {"sha256": digest, "num_bytes": file.stat().st_size}
     content: dict[str, Any] = {"format": FORMAT, "kind": kind, "kind_format": format_of(kind), "config": config}
     content |= {"inputs": inputs, "files": files, "counts": counts, "versions": versions()}
-    content["sha256"] = _own_digest(content)
+    content["sha256"] = _content_digest(content)
     manifest = folder / MANIFEST
     manifest.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
     manifest.chmod(0o600)

@@ -32,8 +32,8 @@ def clock_time(at: float, now: float) -> str:
     return time.strftime("%H:%M" if today else "%a %d %b %H:%M", then)
 
 
-def span_of(seconds: float) -> str:
-    """Return a duration as text in its one or two largest units."""
+def duration_text(seconds: float) -> str:
+    """Return a duration as text in its largest unit or two, such as "45 s" or "3 h 20 min"."""
     minutes, hours = round(seconds / 60), round(seconds / 3600)
     if seconds < 100:
         return f"{seconds:.0f} s" if seconds >= 9.5 else f"{seconds:.1f} s"
@@ -212,7 +212,8 @@ class Plan:
         return [step for step in self.steps.values() if step.name not in self.done]
 
     def what(self) -> str:
-        """Return text that lists the kinds of steps in the plan."""
+        """Return text that names the kinds of steps in the plan: trainings and scorings, and classifications if there
+        are any."""
         classifies = any(step.kind == "classify" for step in self.steps.values())
         return "trainings, classifications and scorings" if classifies else "trainings and scorings"
 
@@ -229,14 +230,14 @@ class Plan:
         return "; ".join([*said, *([self.note(now)] if self.left else [])])
 
     def beside_a_bar(self, now: float | None = None) -> tuple[str, tuple[str, ...]]:
-        """Return texts to show beside a progress bar: the time left, and notes from longest to shortest, of which the
-        caller shows the first that fits."""
+        """Return two texts to show beside a progress bar: the time left, and a tuple of notes, longest first, of which
+        the caller shows the first that fits."""
         seconds, now = self.remaining_seconds(), time.time() if now is None else now
         if seconds is None:
             return "end unknown", (f"until measured: {', '.join(self.unmeasured())}",)
         end = f"ends {clock_time(now + seconds, now)}"
         speed = None if self.running is None else self.speed(self.running)
-        return f"{span_of(seconds)} left", (*([f"{end}, {speed:,.0f} tokens/s"] if speed else []), end)
+        return f"{duration_text(seconds)} left", (*([f"{end}, {speed:,.0f} tokens/s"] if speed else []), end)
 
     def note(self, now: float | None = None) -> str:
         """Return text with the current speed in tokens a second and the expected finishing time."""
@@ -249,4 +250,4 @@ class Plan:
         seconds, now = self.remaining_seconds(), time.time() if now is None else now
         if seconds is None:
             return f"end unknown until measured: {', '.join(self.unmeasured())}"
-        return f"expected end {clock_time(now + seconds, now)} (in {span_of(seconds)})"
+        return f"expected end {clock_time(now + seconds, now)} (in {duration_text(seconds)})"

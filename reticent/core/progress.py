@@ -21,7 +21,7 @@ from rich.progress import Progress as Bars
 from rich.progress import ProgressColumn
 from rich.text import Text
 
-from reticent.core.eta import Plan, span_of
+from reticent.core.eta import Plan, duration_text
 
 #: Seconds between two lines about a whole experiment where there is no terminal.
 SECONDS_BETWEEN_LINES = 60.0
@@ -160,7 +160,8 @@ class Progress:
         return Bars(Line(), console=console, transient=True)
 
     def kept(self, name: str, counts: dict[str, Any]) -> None:
-        """Print that a stage is up to date and was not run; the scorings of one model are summed up in one line."""
+        """Print that a stage is up to date and so was not run. For the scorings of one model a single line is printed
+        later."""
         if self.plan is not None:
             self.plan.skip(name)
             self._show_plan()
@@ -219,13 +220,13 @@ class Progress:
 
 
 def _line_parts(task: Any, width: int) -> list[tuple[str, str]]:
-    """Return the texts and styles of one progress line: stage, count and time left; then, as far as there is room,
-    unit, note and bar."""
+    """Return the (text, style) pairs of one progress line: stage, count and time left, then as many of unit, note and
+    bar as fit into the width."""
     done, total, unit = int(task.completed), task.total, task.fields["unit"]
     count = f"{done:,}" if total is None else f"{done:,}/{int(total):,}"
     left = task.fields["left"]
     if left is None:  # the whole experiment knows its own: its steps are not of one length
-        left = "" if task.finished or task.time_remaining is None else f"{span_of(task.time_remaining)} left"
+        left = "" if task.finished or task.time_remaining is None else f"{duration_text(task.time_remaining)} left"
     if width - len(count) - len(left) - 4 < LEAST_NAME:
         left = ""
     room = width - len(count) - len(left) - 4
@@ -243,8 +244,8 @@ def _line_parts(task: Any, width: int) -> list[tuple[str, str]]:
     return [(f"{name}  ", ""), *bar, (count, "progress.download"), *ends]
 
 
-def countable(counts: dict[str, Any]) -> dict[str, Any]:
-    """Return those counts of a stage that are shown: numbers and texts, and for a nested dict its number of
+def shown_values(counts: dict[str, Any]) -> dict[str, Any]:
+    """Return the counts of a stage that are shown: its numbers and texts, and of a nested dict the number of
     documents."""
     found: dict[str, Any] = {}
     for key, value in counts.items():
@@ -261,7 +262,7 @@ def shown_counts(counts: dict[str, Any]) -> str:
     forms = ((float, ".3f"), (int, ","), (str, ""))
     return ", ".join(
         f"{shown_as.get(key, key)} {value:{next(form for kind, form in forms if isinstance(value, kind))}}"
-        for key, value in countable(counts).items()
+        for key, value in shown_values(counts).items()
     )
 
 
@@ -317,13 +318,13 @@ class JsonProgress(Progress):
                 self.plan.stop()
             raise
         self.seconds[name] = time.perf_counter() - started
-        self._log_stage(name, "done", seconds=round(self.seconds[name], 3), counts=countable(counts))
+        self._log_stage(name, "done", seconds=round(self.seconds[name], 3), counts=shown_values(counts))
 
     def kept(self, name: str, counts: dict[str, Any]) -> None:
-        """Log that a stage is up to date."""
+        """Log that a stage is up to date and so was not run."""
         if self.plan is not None:
             self.plan.skip(name)
-        self._log_stage(name, "up to date", counts=countable(counts))
+        self._log_stage(name, "up to date", counts=shown_values(counts))
 
     def _log_stage(self, name: str, state: str, **fields: Any) -> None:
         """Log the state of a stage with its counts."""

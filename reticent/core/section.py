@@ -42,8 +42,9 @@ MOST_FAULTS = 20
 
 
 def of_job(path: str | None) -> Any:
-    """Return a field annotation, ``seed: Annotated[int, of_job("seed")] = 0``, for a setting whose value comes from the
-    job's setting ``path``.
+    """Return the pydantic field for a setting of a section whose value comes from the job's setting at ``path``.
+
+    It is used as ``seed: Annotated[int, of_job("seed")] = 0``.
 
     ``path`` is ``"seed"`` or ``"train.device"``; None: no table of a job holds it, the run gives it or leaves the
     default.
@@ -187,9 +188,9 @@ class Section(BaseModel):
         """Return a copy with these values changed, validated again."""
         return type(self)(**{**dict(self), **changes})
 
-    def only(self, kind: type[Part]) -> Part:
-        """Return the settings that belong to the base class ``kind`` as an object of that class."""
-        return kind(**{name: getattr(self, name) for name in kind.model_fields})
+    def only(self, base_class: type[Part]) -> Part:
+        """Return the settings of the given base class alone, as an object of that class."""
+        return base_class(**{name: getattr(self, name) for name in base_class.model_fields})
 
     def all_values(self, without: Collection[str] = ()) -> dict[str, Any]:
         """Return all settings as a dict except ``without``, including the fields that a dump omits because the job sets

@@ -147,8 +147,8 @@ def draw_canaries(individuals: Individuals, words: Sequence[str], config: Canary
 def _draw_texts(
     random: np.random.Generator, arms: np.ndarray, words: Sequence[str], config: CanaryConfig
 ) -> dict[str, pa.Array]:
-    """Return columns prefix, secret, suffix and references (alternative secrets), one entry per canary; no two secrets
-    are equal."""
+    """Draw the texts of the canaries; return columns prefix, secret, suffix and references (alternative secrets) with
+    one entry per canary. No two secrets are equal."""
     num, width = len(arms), config.num_references + 1
     codes = _draw_codes(random, num * width).reshape(num, width)
     rows = _draw_phrases(random, words, num * width).reshape(num, width)

@@ -24,7 +24,14 @@ from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.identity import FOLDED, Ids, check_choice, require_distinct_ids, require_real_ids, unify_spellings
 from reticent.engine.schema import DOCUMENTS, owned_batch
-from reticent.engine.sources.batches import as_scanned, kept_rows, memory_from, merged, reading_pool, row_ranges
+from reticent.engine.sources.batches import (
+    filter_rows,
+    memory_from,
+    merge_batches,
+    reading_pool,
+    require_num_rows,
+    row_ranges,
+)
 from reticent.engine.sources.columns import REQUIRED, SOURCE_COLUMN, Reader
 from reticent.engine.sources.config import Columns, CsvDialect, Markup, OnNull
 from reticent.engine.sources.corpus_config import CorpusConfig
@@ -95,17 +102,17 @@ class Corpus:
         self._scan_if_skipping_nulls()
         if wanted is not None:
             parts = self._iter_row_ranges(columns, batch_rows, wanted, 1)
-            chosen = (kept_rows(found, wanted[first : first + length]) for first, length, found in parts)
-            yield from merged(itertools.chain.from_iterable(chosen), batch_rows)
+            chosen = (filter_rows(found, wanted[first : first + length]) for first, length, found in parts)
+            yield from merge_batches(itertools.chain.from_iterable(chosen), batch_rows)
             return
         fragments, reader = self.source.fragments, self._reader
         streams: Iterator[Iterator[pa.RecordBatch]] = (reader.read(each, columns, batch_rows) for each in fragments)
         if self._kept is not None:
             kept = np.split(self._kept, np.cumsum(self._num_rows)[:-1])
-            scanned = map(as_scanned, streams, self._num_rows)
-            streams = map(kept_rows, scanned, kept)
+            scanned = map(require_num_rows, streams, self._num_rows)
+            streams = map(filter_rows, scanned, kept)
         batches = itertools.chain.from_iterable(streams)
-        yield from merged(batches, batch_rows) if self.source.has_small_batches else batches
+        yield from merge_batches(batches, batch_rows) if self.source.has_small_batches else batches
 
     def without(self, rows: np.ndarray | Sequence[int]) -> Corpus:
         """Return a view of this corpus without the documents with these row numbers; the remaining documents are

@@ -150,20 +150,20 @@ def _household_codes(corpus: Corpus, owners: np.ndarray) -> np.ndarray:
     return np.where(encoded.is_valid(), codes, len(encoded.dictionary) + owners).astype(np.uint32)
 
 
-def _first_in_group(groups: np.ndarray, owners: np.ndarray) -> np.ndarray:
-    """Return for each document the row number of the first document with the same owner and the same group, uint32. The
-    first document itself gets `NOT_A_COPY`."""
+def _first_in_group(group_of_document: np.ndarray, owner_of_document: np.ndarray) -> np.ndarray:
+    """Return for each document the row number of the first document of the same owner and group, of which it is a copy,
+    uint32. That first document itself gets `NOT_A_COPY`."""
     _, first, inverse = np.unique(
-        owners.astype(np.uint64) << np.uint64(32) | groups, return_index=True, return_inverse=True
+        owner_of_document.astype(np.uint64) << np.uint64(32) | group_of_document, return_index=True, return_inverse=True
     )
     copy_of = first[inverse].astype(np.uint32)
     copy_of[first] = NOT_A_COPY
     return copy_of
 
 
-def _share_of_words(part: np.ndarray, total_words: np.ndarray) -> float:
-    """Return ``part.sum() / total_words.sum()``, where both arrays hold numbers of words; 0 if the total is 0."""
-    return float(part.sum() / total) if (total := total_words.sum()) else 0.0
+def _share_of_words(num_words: np.ndarray, num_words_of_all: np.ndarray) -> float:
+    """Return the sum of the first array of word counts as a share of the sum of the second; 0 if that is 0."""
+    return float(num_words.sum() / total) if (total := num_words_of_all.sum()) else 0.0
 
 
 def _count_copies_within(copy_of: np.ndarray, num_words: np.ndarray) -> dict[str, Any]:
@@ -178,18 +178,18 @@ def _count_copies_within(copy_of: np.ndarray, num_words: np.ndarray) -> dict[str
     }
 
 
-def _shared_clusters(cluster: np.ndarray, owners: np.ndarray) -> np.ndarray:
-    """Return for each document whether its cluster of duplicates has documents of several individuals, bool
+def _is_in_shared_cluster(cluster_of_document: np.ndarray, owner_of_document: np.ndarray) -> np.ndarray:
+    """Return for each document whether its cluster of duplicates has documents of more than one owner, bool
     (num_documents,)."""
-    other = np.zeros(len(cluster), dtype=bool)
-    other[cluster[owners != owners[cluster]]] = True
-    return other[cluster]
+    other = np.zeros(len(cluster_of_document), dtype=bool)
+    other[cluster_of_document[owner_of_document != owner_of_document[cluster_of_document]]] = True
+    return other[cluster_of_document]
 
 
 def _count_copies_across(cluster: np.ndarray, owners: np.ndarray, num_words: np.ndarray) -> dict[str, Any]:
     """Return the number of documents in duplicate clusters that span several individuals, the number of these clusters,
     and the documents' share of all words. ``num_words`` is the word count of each document."""
-    shared = _shared_clusters(cluster, owners)
+    shared = _is_in_shared_cluster(cluster, owners)
     clusters = len(np.unique(cluster[shared]))
     return {
         "documents": int(shared.sum()),
@@ -212,16 +212,18 @@ def _count_passages(
     }
 
 
-def _count_lifted_words(corpus: Corpus, cluster: np.ndarray, owners: np.ndarray, config: DedupConfig) -> dict[str, Any]:
-    """Return the number of words whose support reaches k only because documents are copied between individuals, and the
-    share of all word occurrences that they make up."""
+def _count_lifted_words(
+    corpus: Corpus, cluster_of_document: np.ndarray, owners: np.ndarray, config: DedupConfig
+) -> dict[str, Any]:
+    """Count the words that reach support k only through documents copied between individuals; return their number and
+    their share of all word occurrences."""
 
     found = {"k": config.k, "lifted_words": 0, "lifted_share": 0.0}
-    shared = _shared_clusters(cluster, owners)
+    shared = _is_in_shared_cluster(cluster_of_document, owners)
     if not shared.any():
         return found
     units = _household_codes(corpus, owners)
-    once = np.where(shared, units[cluster], units)
+    once = np.where(shared, units[cluster_of_document], units)
     num_threads = _rust.resolve_threads(config.num_threads)
     builders = [_rust.IndexBuilder(surface=config.surface, num_threads=config.num_threads) for _ in range(2)]
 

@@ -18,7 +18,7 @@ from reticent.core.errors import CorpusError
 from reticent.engine.detect.labels import category
 from reticent.engine.protect import Policy
 from reticent.engine.pseudonymize import SpanArrays
-from reticent.engine.schema import DIRECT, no_token, placed
+from reticent.engine.schema import DIRECT, no_token_message, with_place
 from reticent.engine.survey import Survey, survey_documents
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class FlaggedWords:
     def locate_error(self, error: CorpusError, part: Part) -> CorpusError:
         """Return a copy of an error whose message names the document by file and row instead of its number in the
         batch."""
-        return placed(error, partial(self.describe_place, part))
+        return with_place(error, partial(self.describe_place, part))
 
     def describe_place(self, part: Part, row: int) -> str:
         """Return the file and row of a batch's document as text for an error message."""
@@ -146,7 +146,7 @@ class FlaggedWords:
         passed_over = np.flatnonzero((num_words > 0) & (np.diff(token_offsets) == 0))
         if len(passed_over):
             row = int(passed_over[0])
-            raise CorpusError(f"{self.describe_place(part, row)}: {no_token(int(num_words[row]))}")
+            raise CorpusError(f"{self.describe_place(part, row)}: {no_token_message(int(num_words[row]))}")
 
     def __iter__(self) -> Iterator[Flagged]:
         policy, threads = self._policy, self.num_threads

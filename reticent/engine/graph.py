@@ -135,10 +135,10 @@ def _extend_ngrams(
     keys: np.ndarray,
     support: np.ndarray,
     compact: np.ndarray,
-    found: np.ndarray,
+    out_support: np.ndarray,
 ) -> None:
-    """Look up the n-gram that starts at each word, given the (n-1)-grams there. Overwrite ``ids`` with the n-gram's id
-    + 1 (0 if not in the index), and write its support to ``found``."""
+    """Extend the (n-1)-gram that starts at each word to an n-gram. Overwrite ``ids`` with its id in the index + 1 (0 if
+    it is not there), and write its support to ``out_support``."""
     mask = np.uint64(len(table) - 1)
     for document in range(len(offsets) - 1):
         end = offsets[document + 1]
@@ -148,14 +148,14 @@ def _extend_ngrams(
             if i + n > end:
                 continue
             right = ids[i + 1]
-            found[i] = 1
+            out_support[i] = 1
             if left == 0 or right == 0:
                 continue
             key = np.uint64(left - 1) << np.uint64(32) | np.uint64(right - 1)
             slot = _mix(key) & mask
             while table[slot] >= 0:
                 if keys[table[slot]] == key:
-                    found[i] = support[table[slot]]
+                    out_support[i] = support[table[slot]]
                     ids[i] = compact[table[slot]]
                     break
                 slot = (slot + np.uint64(1)) & mask
@@ -187,12 +187,12 @@ def count_distinct(stream: WordStream, groups: np.ndarray, num_groups: int, mark
 def _count_distinct(
     words: np.ndarray,
     offsets: np.ndarray,
-    order: np.ndarray,
+    documents_by_group: np.ndarray,
     groups: np.ndarray,
     marks: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """Compute `count_distinct` into ``counts``, in place; ``order`` has the document numbers sorted by group."""
+    """Compute the result of `count_distinct` into the array ``counts``."""
     at = 0
     slots = np.empty(0, dtype=np.int64)  # place of a key among the keys of this group and length
     stamps = np.empty(0, dtype=np.int64)  # which group and length a slot belongs to
@@ -200,11 +200,11 @@ def _count_distinct(
     seen = np.empty(0, dtype=np.uint8)
     ids = np.empty(0, dtype=np.uint32)
     stamp = 0
-    while at < len(order):
-        group = groups[order[at]]
+    while at < len(documents_by_group):
+        group = groups[documents_by_group[at]]
         until, num_words = at, 0
-        while until < len(order) and groups[order[until]] == group:
-            num_words += offsets[order[until] + 1] - offsets[order[until]]
+        while until < len(documents_by_group) and groups[documents_by_group[until]] == group:
+            num_words += offsets[documents_by_group[until] + 1] - offsets[documents_by_group[until]]
             until += 1
         if 2 * num_words > len(slots):
             size = 2
@@ -221,8 +221,8 @@ def _count_distinct(
             used = 0
             place = 0
             for row in range(at, until):
-                end = offsets[order[row] + 1]
-                for i in range(offsets[order[row]], end):
+                end = offsets[documents_by_group[row] + 1]
+                for i in range(offsets[documents_by_group[row]], end):
                     if i + n > end:
                         place += 1
                         continue
@@ -253,9 +253,9 @@ def _count_distinct(
 # ------------------------------------------------------------------ unicity
 
 
-def unicity(stream: WordStream, shared: np.ndarray, *, max_m: int, num_samples: int, seed: int) -> np.ndarray:
-    """Return, for random sets of 1 to ``max_m`` of an individual's words, whether no other individual uses all of them:
-    int8, shape (num_samples, max_m).
+def unicity(stream: WordStream, is_shared: np.ndarray, *, max_m: int, num_samples: int, seed: int) -> np.ndarray:
+    """Return whether random sets of 1 to ``max_m`` words of an individual are used by no other individual: int8
+    (num_samples, max_m), 1 if unique, 0 if not, -1 with too few words.
 
     ``num_samples`` units are drawn without replacement (all, where there are no more). From the distinct shared words
     of each, ``max_m`` are drawn one after the other without replacement; entry m - 1 of its row is 1 when no other unit
@@ -264,7 +264,7 @@ def unicity(stream: WordStream, shared: np.ndarray, *, max_m: int, num_samples: 
 
     Parameters
     ----------
-    shared : bool array, shape (number of words of the index,)
+    is_shared : bool array, shape (number of words of the index,)
 
     The result depends on the stream and the seed, not on the order of the documents.
 
@@ -272,7 +272,7 @@ def unicity(stream: WordStream, shared: np.ndarray, *, max_m: int, num_samples: 
     """
     units, documents = np.unique(stream.unit, return_inverse=True)
     order = np.argsort(documents, kind="stable")
-    word_offsets, word_units = _invert_words(stream.words, stream.offsets, order, documents, shared)
+    word_offsets, word_units = _invert_words(stream.words, stream.offsets, order, documents, is_shared)
     unit_offsets, unit_words = _transpose_csr(word_offsets, word_units, len(units))
     drawn = np.random.default_rng(seed).permutation(len(units))[:num_samples]
     out = np.full((len(drawn), max_m), -1, dtype=np.int8)

@@ -36,8 +36,8 @@ PLANES = ("direct", "indirect")
 TOKENS_AT_ONCE = 1 << 22
 
 
-def ids_of(folder: Path) -> Path:
-    """Return the folder with the token ids for a folder of protected tokens: that folder itself, or ``ids`` beside
+def ids_folder_of(folder: Path) -> Path:
+    """Return the folder that holds the token ids of a folder of protected tokens: that folder itself, or ``ids`` beside
     it."""
     holds_ids = any((folder / name).exists() for name in ("ids.bin", "documents.parquet"))
     return folder if holds_ids else folder.parent / "ids"
@@ -70,21 +70,24 @@ class StoredIds:
         self.is_wide = (folder / "ids_high.bin").exists()
         self.high = mapped_column(folder / "ids_high.bin", np.dtype("u1"), num_tokens if self.is_wide else 0)
         self.begins, self.outside = (_map_bits(folder, name, num_tokens) for name in ID_BITS)
-        self.exceptions = tokens_of(folder, exceptions, num_tokens)
+        self.exceptions = read_token_numbers(folder, exceptions, num_tokens)
         self.skipped, self.more = (exceptions.column(name).to_numpy() for name in ("skipped", "more"))
         self.passed = np.concatenate([[0], np.cumsum(self.skipped, dtype=np.int64)])
 
     @functools.cached_property
     def words_before_blocks(self) -> np.ndarray:
-        """Number of words that begin before each block of tokens, cumulative, int64; for finding the words of a block
-        without a scan."""
+        """Number of words that begin before each block of tokens, int64; a running total that saves a scan from the
+        first token.
+
+        Counts are cumulative over the whole store.
+        """
         from reticent.engine.packed_kernels import rank_blocks
 
         return rank_blocks(self.begins)
 
     def exceptions_of(self, first: int, end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the tokens of documents ``first`` to ``end`` (exclusive) that do not simply continue or begin one
-        word. For each: its number, the words skipped before it, and the further words it overlaps."""
+        """Return the exceptional tokens of documents ``first`` to ``end`` (exclusive), which do not just begin or
+        continue one word, as three arrays: token number, words skipped before it, further words it overlaps."""
         own = slice(*np.searchsorted(self.exceptions, self.doc_offsets[[first, end]]))
         return self.exceptions[own], self.skipped[own], self.more[own]
 
@@ -199,13 +202,13 @@ class PackedTokens:
 
     def _ids(self, first: int, end: int) -> np.ndarray:
         """Return the token ids of documents ``first`` to ``end``: uint16, or uint32 for a large vocabulary."""
-        stored, places = self.stored, self.places(first, end)
+        stored, places = self.stored, self.positions_of(first, end)
         ids = stored.ids[places]
         return ids | stored.high[places].astype(np.uint32) << 16 if stored.is_wide else ids
 
     def _words(self, first: int, end: int) -> np.ndarray:
         """Return the word number of each token of documents ``first`` to ``end``, int32; -1 outside of words."""
-        stored, places = self.stored, self.places(first, end)
+        stored, places = self.stored, self.positions_of(first, end)
         offsets = self.doc_offsets[first : end + 1] - self.doc_offsets[first]
         begun = bits_at(stored.begins, places).astype(np.int32)
         tokens, rows = self.exceptions_at(places)
@@ -217,8 +220,8 @@ class PackedTokens:
         return words
 
     def exceptions_at(self, positions: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Find the exceptional tokens of the token ids among these ascending positions. Return their indices into
-        ``positions``, and their rows in the exception table."""
+        """Find the tokens at these ascending positions that do not just begin or continue one word. Return their
+        indices into ``positions`` and their rows in the table of such exceptions."""
         exceptions = self.stored.exceptions
         if isinstance(positions, slice):
             first, end = np.searchsorted(exceptions, [positions.start, positions.stop])
@@ -229,8 +232,9 @@ class PackedTokens:
         own = positions[tokens] == exceptions[rows]
         return tokens[own], rows[own]
 
-    def places(self, first: int, end: int) -> slice | np.ndarray:
-        """Return the positions of these documents' tokens in the file of token ids; a slice if they are contiguous."""
+    def positions_of(self, first: int, end: int) -> slice | np.ndarray:
+        """Return the positions, in the file of token ids, of the tokens of documents ``first`` to ``end`` (exclusive):
+        a slice if they are contiguous, else an array."""
         offsets, firsts = self.doc_offsets[first : end + 1], self.firsts[first:end]
         length = int(offsets[-1] - offsets[0])
         if self._is_contiguous(first, end):
@@ -278,9 +282,9 @@ def _map_bits(folder: Path, name: str, num_bits: int) -> np.ndarray:
     return mapped_column(folder / f"{name}.bits", np.dtype("<u8"), -(-num_bits // 64))
 
 
-def tokens_of(folder: Path, table: pa.Table, num_tokens: int) -> np.ndarray:
-    """Return the column ``token`` of a table as int64; `ArtifactError` if it does not ascend strictly below
-    ``num_tokens``."""
+def read_token_numbers(folder: Path, table: pa.Table, num_tokens: int) -> np.ndarray:
+    """Return the column ``token`` of a table as int64; raise `ArtifactError` unless the numbers ascend strictly and lie
+    below ``num_tokens``."""
     tokens = np.ascontiguousarray(table.column("token").to_numpy(), dtype=np.int64)
     if not ascends(tokens, num_tokens):
         raise _damaged_error(folder)
@@ -354,15 +358,15 @@ class NgramStarts:
         self._known: tuple[list[int], np.ndarray, np.ndarray] = [], np.empty(0, np.int64), np.empty(0, np.uint8)
 
     def between(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the tokens from ``start`` to ``stop``, exclusive, at which minimal identifying n-grams start: token
-        numbers, int64, and the n-grams' lengths as bits, uint8."""
+        """Return the starts of minimal identifying n-grams from token ``start`` to ``stop`` (exclusive): token numbers,
+        int64, and the n-grams' lengths as bits, uint8."""
         groups = self._groups[(self._lasts >= start) & (self._firsts < stop)].tolist()
         if not groups:
             return np.empty(0, np.int64), np.empty(0, np.uint8)
         with self._lock:
             if self._known[0] != groups:
                 table = self._table.read(groups)
-                tokens = tokens_of(self._folder, table, self._num_tokens)
+                tokens = read_token_numbers(self._folder, table, self._num_tokens)
                 self._known = groups, tokens, table.column("lengths").to_numpy()
             _, tokens, lengths = self._known
         own = slice(*np.searchsorted(tokens, [start, stop]))

@@ -66,10 +66,10 @@ def _hash_texts(corpus: Corpus, key: bytes, num_threads: int) -> np.ndarray:
     return digests
 
 
-def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return the concatenated integer ranges with these starts and lengths.
+def concatenate_ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return the integers of several ranges, given by start and length, one range after another.
 
-    >>> ranges(np.array([5, 0]), np.array([2, 3]))
+    >>> concatenate_ranges(np.array([5, 0]), np.array([2, 3]))
     array([5, 6, 0, 1, 2])
     """
     ends = np.cumsum(lengths)
@@ -86,7 +86,7 @@ def spans_of(reader: SpanReader, rows: np.ndarray, columns: Sequence[str] | None
     places = np.empty_like(order)
     places[order] = np.arange(len(order))
     lengths = np.diff(offsets)[places]
-    table = table.take(pa.array(ranges(offsets[places], lengths))).combine_chunks()
+    table = table.take(pa.array(concatenate_ranges(offsets[places], lengths))).combine_chunks()
     return np.concatenate([[0], np.cumsum(lengths)]), table
 
 

@@ -65,7 +65,7 @@ def word_protection_of_view(
     offsets = view.doc_offsets[first : end + 1] - view.doc_offsets[first]
     words = view.block("word_ids", first, end).astype(np.int64)
     more = np.zeros(len(words), dtype=np.int64)
-    tokens, rows = view.exceptions_at(view.places(first, end))
+    tokens, rows = view.exceptions_at(view.positions_of(first, end))
     more[tokens] = view.stored.more[rows]
     lengths = view.block("ngram_starts", first, end)
     is_indirect = (view.block("flags", first, end) & INDIRECT) > 0
@@ -77,7 +77,10 @@ def word_protection_of_view(
     if (high > word_offsets[owners + 1]).any():
         raise ArtifactError(f"{view.stored.folder}: tokens of other words than these documents have; run protect again")
     num_words, others = int(word_offsets[-1]), ~is_indirect[inside]
-    has_token, has_other = _covered_by(low, high, num_words), _covered_by(low[others], high[others], num_words)
+    has_token, has_other = (
+        _covered_numbers(low, high, num_words),
+        _covered_numbers(low[others], high[others], num_words),
+    )
     flags = (has_token & ~has_other) * np.uint8(INDIRECT)
 
     starts = np.zeros(num_words, dtype=np.uint8)
@@ -91,10 +94,9 @@ def word_protection_of_view(
     return flags, starts
 
 
-def _covered_by(low: np.ndarray, high: np.ndarray, num: int) -> np.ndarray:
-    """Return which numbers from 0 to ``num`` (exclusive) lie in an interval from ``low`` to ``high`` (exclusive), bool
-    (num,)."""
-    edges = np.bincount(low, minlength=num + 1) - np.bincount(high, minlength=num + 1)
+def _covered_numbers(starts: np.ndarray, ends: np.ndarray, num: int) -> np.ndarray:
+    """Return which numbers from 0 to ``num`` (exclusive) lie in one of the intervals (ends exclusive), bool (num,)."""
+    edges = np.bincount(starts, minlength=num + 1) - np.bincount(ends, minlength=num + 1)
     return np.cumsum(edges[:-1]) > 0
 
 
@@ -163,21 +165,21 @@ def replace_spans(
     made = pseudonymise_batch(batch, spans, style, key, **options)
     new_words = _rust.segment(made.texts, num_threads=options.get("num_threads", 0))
     before, now = _Bounds.of(words, old), _Bounds.of(new_words, made.texts)
-    edits = _Bounds(_row_of_each(made.edits.offsets), made.edits.new_start, made.edits.new_end)
+    edits = _Bounds(_document_of_each(made.edits.offsets), made.edits.new_start, made.edits.new_end)
 
-    low, high = before.met_by(_Bounds(now.rows, *made.edits.to_old(now.rows, now.starts, now.ends)))
+    low, high = before.overlapping_ranges(_Bounds(now.rows, *made.edits.to_old(now.rows, now.starts, now.ends)))
     new_flags = np.zeros(len(now.rows), dtype=np.uint8)
     for bit in (DIRECT, INDIRECT):
         counted = np.concatenate([[0], np.cumsum(flags & bit > 0)])
         new_flags |= (counted[high] > counted[low]) * np.uint8(bit)
-    low, high = edits.met_by(now)
+    low, high = edits.overlapping_ranges(now)
     new_flags |= (high > low) * np.uint8(DIRECT)
     asked = np.flatnonzero((high > low) & ((new_flags & INDIRECT) > 0))
     inside = asked[(edits.starts[low[asked]] <= now.starts[asked]) & (now.ends[asked] <= edits.ends[low[asked]])]
     if len(inside):
         replaced = _Bounds(edits.rows, made.edits.old_start, made.edits.old_end)
         stays = _occurs_in_replaced(
-            (old, words, *before.met_by(replaced)), (made.texts, new_words, inside, low[inside])
+            (old, words, *before.overlapping_ranges(replaced)), (made.texts, new_words, inside, low[inside])
         )
         new_flags[inside[~stays]] = DIRECT
 
@@ -185,7 +187,9 @@ def replace_spans(
     kept = np.flatnonzero(((flags & DIRECT) == 0) & (starts > 0))
     at, _ = made.edits.to_new(before.rows[kept], before.starts[kept], before.starts[kept] + 1)
     np.bitwise_or.at(
-        new_starts, np.searchsorted(now.keys(now.starts), (before.rows[kept] << 32) | at, "right") - 1, starts[kept]
+        new_starts,
+        np.searchsorted(now.sort_keys(now.starts), (before.rows[kept] << 32) | at, "right") - 1,
+        starts[kept],
     )
     gaps = _rust.mark_spans(
         made.texts,
@@ -204,7 +208,7 @@ def _replacement_words(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
     """Return the words of each replacement in the new texts as ranges of word numbers: offsets by document, first and
     last (exclusive) word, label. Replacements without a word are left out."""
-    low, high = new_words.met_by(edits)
+    low, high = new_words.overlapping_ranges(edits)
     met = np.flatnonzero(high > low)
     rows = edits.rows[met]
     firsts, ends = ((bound[met] - segmented.doc_offsets[rows]).astype(np.uint32) for bound in (low, high))
@@ -213,16 +217,17 @@ def _replacement_words(
 
 
 def _occurs_in_replaced(
-    old: tuple[pa.Array, Words, np.ndarray, np.ndarray], new: tuple[pa.Array, Words, np.ndarray, np.ndarray]
+    originals: tuple[pa.Array, Words, np.ndarray, np.ndarray],
+    rewritten: tuple[pa.Array, Words, np.ndarray, np.ndarray],
 ) -> np.ndarray:
-    """Return for each of these words of rewritten texts whether it also occurs in the text that its edit replaced (as
-    "Dr" does), bool.
+    """Return for each of some words of rewritten texts whether it also occurs in the text that its edit replaced, as
+    "Dr" often does; bool.
 
-    ``old``: texts, their words, and the first and last (exclusive) that each edit replaced. ``new``: texts, their
-    words, the numbers of those that are asked for, and of the edit of each.
+    ``originals``: texts, their words, and the first and last (exclusive) that each edit replaced. ``rewritten``:
+    texts, their words, the numbers of those that are asked for, and of the edit of each.
     """
-    texts, words, low, high = old
-    new_texts, new_words, asked, edits = new
+    texts, words, low, high = originals
+    new_texts, new_words, asked, edits = rewritten
     own = [pa.record_batch(cut.surfaces(of)).column("word") for cut, of in ((words, texts), (new_words, new_texts))]
     codes = pa.concat_arrays(own).dictionary_encode().indices.to_numpy().astype(np.int64)
     num_codes, lengths = int(codes.max()) + 1, high - low
@@ -243,25 +248,26 @@ class _Bounds:
     def of(cls, words: Words, texts: pa.Array) -> _Bounds:
         """Return the bounds of the words of these texts: document, start and end in characters."""
         starts, ends = words.char_spans(texts)
-        return cls(_row_of_each(words.doc_offsets), starts.astype(np.int64), ends.astype(np.int64))
+        return cls(_document_of_each(words.doc_offsets), starts.astype(np.int64), ends.astype(np.int64))
 
-    def keys(self, positions: np.ndarray) -> np.ndarray:
-        """Return document number and position of each span as one sortable key, int64."""
+    def sort_keys(self, positions: np.ndarray) -> np.ndarray:
+        """Return for each span one int64 key, made of its document number and this position of it, by which spans can
+        be sorted."""
         return (self.rows << 32) | positions
 
-    def met_by(self, others: _Bounds) -> tuple[np.ndarray, np.ndarray]:
-        """Return for each span of ``others`` the range of these spans that overlap it: first and last (exclusive)
-        index."""
-        low = np.searchsorted(self.keys(self.ends), others.keys(others.starts), "right")
-        high = np.searchsorted(self.keys(self.starts), others.keys(others.ends), "left")
+    def overlapping_ranges(self, others: _Bounds) -> tuple[np.ndarray, np.ndarray]:
+        """Return for each span of ``others`` the range (first index, last index exclusive) of the spans of this object
+        that overlap it."""
+        low = np.searchsorted(self.sort_keys(self.ends), others.sort_keys(others.starts), "right")
+        high = np.searchsorted(self.sort_keys(self.starts), others.sort_keys(others.ends), "left")
         return low, np.maximum(low, high)
 
 
-def _row_of_each(offsets: np.ndarray) -> np.ndarray:
-    """Return the document number of each entry, int64, given the entries' offsets by document."""
+def _document_of_each(offsets: np.ndarray) -> np.ndarray:
+    """Return the document number of each entry, int64, from the entries' CSR offsets by document."""
     return np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
 
 
 def _position_keys(words: Words, starts: np.ndarray) -> np.ndarray:
     """Return document number and byte offset of each word as one ascending key, int64."""
-    return (_row_of_each(words.doc_offsets) << 32) + starts
+    return (_document_of_each(words.doc_offsets) << 32) + starts

@@ -125,8 +125,9 @@ def type_name(kind: pa.DataType) -> str:
     return str(kind).partition("<")[0]
 
 
-def owned(array: pa.Array) -> pa.Array:
-    """Return a copy of an Arrow array that shares no buffer with its record batch.
+def copy_alone(array: pa.Array) -> pa.Array:
+    """Return a copy of an Arrow array that shares no buffer with its record batch, so that it does not keep the batch
+    in memory.
 
     A column that came through Arrow's C interface keeps all columns of its batch in memory, the texts among them.
     """
@@ -134,18 +135,18 @@ def owned(array: pa.Array) -> pa.Array:
 
 
 def owned_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a copy of a record batch whose columns share no buffer with other columns; see `owned`."""
-    return pa.RecordBatch.from_arrays([owned(column) for column in batch.columns], schema=batch.schema)
+    """Return a copy of a record batch whose columns share no buffer with other columns; see `copy_alone`."""
+    return pa.RecordBatch.from_arrays([copy_alone(column) for column in batch.columns], schema=batch.schema)
 
 
-def placed(error: CorpusError, place: Callable[[int], str]) -> CorpusError:
-    """Return the error with the document's file and row in its message, instead of its number in the batch. ``place``
-    turns a batch row into that text."""
+def with_place(error: CorpusError, describe_row: Callable[[int], str]) -> CorpusError:
+    """Return the error with the document's file and row in its message in place of the document's number in the batch.
+    ``describe_row`` turns that number into the text."""
     found = re.match(r"document (\d+) of the batch: ", str(error))
-    return error if found is None else CorpusError(f"{place(int(found[1]))}: {str(error)[found.end() :]}")
+    return error if found is None else CorpusError(f"{describe_row(int(found[1]))}: {str(error)[found.end() :]}")
 
 
-def no_token(num_words: int) -> str:
+def no_token_message(num_words: int) -> str:
     """Return the error message for a document that has words but no token."""
     return (
         f"the tokenizer makes no token of its words ({num_words:,}), so it would be passed over in silence; use a "

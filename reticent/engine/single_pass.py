@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from reticent import _rust
 from reticent.core.errors import CorpusError
-from reticent.engine.schema import placed
+from reticent.engine.schema import with_place
 from reticent.engine.store_writer import BitFile, IdsWriter
 from reticent.engine.threads import overlapped
 from reticent.engine.word_ids import SpanWriter, WordWriter
@@ -135,7 +135,7 @@ class SinglePass:
         try:
             tokens = [encoder.pack(texts, words, none, none, gaps=gaps) for encoder in encoders]
         except CorpusError as error:
-            raise placed(error, lambda row: self.corpus.place(self._corpus_row(first + row))) from None
+            raise with_place(error, lambda row: self.corpus.place(self._corpus_row(first + row))) from None
         return _Made(words.doc_offsets, numbers, spans, tokens)
 
     def _corpus_row(self, number: int) -> int:
@@ -225,8 +225,8 @@ class _Files:
         self._writers.append(write)
 
     def _add_gaps(self, folder: Path, tokenizer_index: int, stack: ExitStack) -> None:
-        """Open the bit file of tokens outside words that spans cover, and register a writer that appends each batch's
-        bits for this tokenizer."""
+        """Open the bit file that marks tokens outside words which a detected span covers, and register a writer that
+        appends each batch's bits for this tokenizer."""
         writer, counts = BitFile(folder / GAPS), self.counts[folder]
         stack.callback(writer.close)
 

@@ -139,7 +139,7 @@ def corpus_statistics(
         "margin": [
             row
             for n in range(1, index.max_n + 1)
-            for row in _margin(n, _distinct_by_support(index, n, int(alone[n - 1])), supports[n - 1], k)
+            for row in _margin_rows(n, _distinct_by_support(index, n, int(alone[n - 1])), supports[n - 1], k)
         ],
         "retention_by_policy": _retention(marks, stream.offsets, k),
         "unicity": _unicity_rows(stream, ~identifying, seed),
@@ -263,8 +263,9 @@ def _num_minimal(index: NgramIndex, n: int, k: int, distinct: np.ndarray) -> int
     return int(np.count_nonzero((table.column("support").to_numpy() < k) & shared[left] & shared[right]))
 
 
-def _margin(n: int, distinct: np.ndarray, support: np.ndarray, k: int) -> list[dict[str, Any]]:
-    """Return table rows with the number of n-grams for each support just below and just above k."""
+def _margin_rows(n: int, distinct: np.ndarray, support: np.ndarray, k: int) -> list[dict[str, Any]]:
+    """Return rows of the report's table ``margin``: the number of n-grams of n words for each support just below and
+    just above k."""
     return [
         {"n": n, "support": s, "distinct": int(distinct[s]), "occurrences": int(np.count_nonzero(support == s))}
         for s in range(max(1, k - BELOW), min(k + ABOVE, MAX_K))

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from reticent.core.artifact import MANIFEST, read_manifest
 from reticent.core.errors import ArtifactError
-from reticent.engine.packed import PackedTokens, StoredIds, ids_of
+from reticent.engine.packed import PackedTokens, StoredIds, ids_folder_of
 from reticent.engine.schema import DIRECT, INDIRECT
 
 #: Columns with one entry a token.
@@ -164,7 +164,7 @@ class TokenStore:
         if self.path is None:
             raise ArtifactError("token store: built in memory, so it has no tokenizer file")
         own = self.path / "tokenizer.json"
-        return own if own.exists() else ids_of(self.path) / own.name
+        return own if own.exists() else ids_folder_of(self.path) / own.name
 
     def blocks(self, name: str) -> Iterator[np.ndarray]:
         """Yield the column ``name`` (one entry per token) in consecutive blocks, so that it is never unpacked as a
@@ -224,9 +224,9 @@ class TokenStore:
             **{name: changed.pop(name) if name in changed else getattr(self, name) for name in names}, **changed
         )
 
-    def of_units(self, units: np.ndarray) -> TokenStore:
-        """Return a copy whose column ``individual`` holds the unit (household) of each document's individual
-        instead."""
+    def with_units_as_individuals(self, units: np.ndarray) -> TokenStore:
+        """Return a copy of the store in which the household (unit) of each document's individual stands in place of the
+        individual."""
         store = copy.copy(self)
         store.individual = units[self.individual].astype(np.uint32)
         return store
@@ -324,8 +324,8 @@ def open_tokens(path: Path | str) -> TokenStore:
 
 
 def open_view(folder: Path, ids: Path | None = None) -> PackedTokens:
-    """Return the packed tokens of the documents in a folder that has their protection flags. The token ids are in that
-    folder, else in the folder ``ids``, by default the one beside it.
+    """Open the packed tokens of a folder with protection flags. Token ids are read from that folder or else from
+    ``ids``, by default the folder of that name beside it.
 
     Parameters
     ----------
@@ -337,7 +337,7 @@ def open_view(folder: Path, ids: Path | None = None) -> PackedTokens:
     ArtifactError
         A file is missing, cannot be read, or does not fit the others.
     """
-    place = ids_of(folder)
+    place = ids_folder_of(folder)
     return PackedTokens(folder, StoredIds(ids if ids and place != folder else place))
 
 
@@ -345,7 +345,7 @@ def _check_ids(folder: Path) -> None:
     """Raise `ArtifactError` if the token ids that a folder refers to are not those that its protection flags were made
     for."""
 
-    ids = ids_of(folder)
+    ids = ids_folder_of(folder)
     if ids != folder and (folder / MANIFEST).exists():
         expected = read_manifest(folder).inputs.get("ids")
         if read_manifest(ids).digest != expected:

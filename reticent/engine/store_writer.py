@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from reticent.core.artifact import HashedFile
 from reticent.engine.packed import ID_BITS, IDS, PLANES
-from reticent.engine.schema import ID_TABLES, UNTOLD, VIEW_TABLES, owned
+from reticent.engine.schema import ID_TABLES, UNTOLD, VIEW_TABLES, copy_alone
 
 if TYPE_CHECKING:
     from reticent._rust import PackedTokens, Planes
@@ -106,22 +106,26 @@ class ViewWriter(_Writer):
         self._files = [*self._bits]
 
     def write(
-        self, documents: np.ndarray, individual: np.ndarray, planes: Planes | PackedTokens, num_tokens: int
+        self, documents: np.ndarray, individual: np.ndarray, protection_bits: Planes | PackedTokens, num_tokens: int
     ) -> None:
-        """Append documents: their rows in the folder of token ids, int64 (D,), their individuals, uint32 (D,), and the
-        protection bits ``planes`` of their ``num_tokens`` tokens."""
-        for bits, column in zip(self._bits, (planes.direct, planes.indirect), strict=True):
+        """Append ``num_tokens`` tokens of documents: the documents' rows in the folder of token ids, int64 (D,), their
+        individuals, uint32 (D,), and the tokens' protection as bit arrays."""
+        for bits, column in zip(self._bits, (protection_bits.direct, protection_bits.indirect), strict=True):
             bits.write(column, num_tokens)
         self._view.write([documents, individual.astype(np.uint32)])
-        self._ngram_starts.write([planes.ngram_tokens + self.num_tokens, planes.ngram_lengths])
+        self._ngram_starts.write([protection_bits.ngram_tokens + self.num_tokens, protection_bits.ngram_lengths])
         self.num_documents += len(documents)
         self.num_tokens += num_tokens
 
-    def write_untold(self, planes: Planes, num_words: int) -> None:
-        """Append the words whose protection their tokens' bits do not show; ``num_words`` is the number of all words of
-        these documents."""
-        columns = planes.untold_words + self._num_words, planes.untold_flags, planes.untold_lengths
-        self._untold.append(pa.table([owned(pa.array(column)) for column in columns], schema=UNTOLD))
+    def write_untold(self, protection_bits: Planes, num_words: int) -> None:
+        """Append the words whose protection cannot be derived from the bits of their tokens; ``num_words`` counts all
+        words of these documents."""
+        columns = (
+            protection_bits.untold_words + self._num_words,
+            protection_bits.untold_flags,
+            protection_bits.untold_lengths,
+        )
+        self._untold.append(pa.table([copy_alone(pa.array(column)) for column in columns], schema=UNTOLD))
         self._num_words += num_words
 
     def close(self) -> None:
@@ -217,7 +221,7 @@ class _TableFile:
 
     def write(self, columns: list[pa.Array | np.ndarray]) -> None:
         """Append rows given as columns; they are written in full row groups."""
-        arrays = [owned(pa.array(column, field.type)) for column, field in zip(columns, self._schema, strict=True)]
+        arrays = [copy_alone(pa.array(column, field.type)) for column, field in zip(columns, self._schema, strict=True)]
         self._pending.append(pa.Table.from_arrays(arrays, schema=self._schema))
         self._num_pending += len(arrays[0])
         if self._num_pending >= ROWS_PER_GROUP:

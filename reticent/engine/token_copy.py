@@ -40,7 +40,7 @@ def copy_tokens(view: Path | str, folder: Path | str) -> dict[str, int]:
 
 def _repack(tokens: PackedTokens, first: int, end: int) -> Any:
     """Return the tokens of documents ``first`` to ``end`` as arrays in the layout of `_rust.PackedTokens`."""
-    stored, offsets, places = tokens.stored, tokens.doc_offsets[first : end + 1], tokens.places(first, end)
+    stored, offsets, places = tokens.stored, tokens.doc_offsets[first : end + 1], tokens.positions_of(first, end)
     ids = tokens.block("input_ids", first, end).astype(np.uint32)
     flags = tokens.block("flags", first, end)
     exceptions, rows = tokens.exceptions_at(places)

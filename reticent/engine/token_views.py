@@ -18,7 +18,7 @@ import pyarrow as pa
 from reticent import _rust
 from reticent.core.errors import ArtifactError, CorpusError
 from reticent.engine.packed import StoredIds, mapped_column
-from reticent.engine.schema import DIRECT, INDIRECT, no_token
+from reticent.engine.schema import DIRECT, INDIRECT, no_token_message
 from reticent.engine.single_pass import GAPS
 from reticent.engine.store_writer import ViewWriter
 from reticent.engine.threads import worked_ahead
@@ -137,13 +137,14 @@ def write_view(
     in_gaps = mapped_column(gaps / GAPS, np.dtype("<u8"), -(-stored.num_tokens // 64)).view(np.uint8)
     bits = stored.begins.view(np.uint8), stored.outside.view(np.uint8)
 
-    def protected(block: _Block) -> _Protected:
-        """Return the protection of the tokens of a block of documents."""
+    def protect_block(block: _Block) -> _Protected:
+        """Return the protection of the tokens of one block of documents, with counts."""
         flags, starts = numbering.flag_words(block.words)
         exceptions = stored.exceptions_of(block.first, block.first + len(block.kept))
 
         def planes(gaps: np.ndarray | None, flags: np.ndarray, starts: np.ndarray) -> Planes:
-            """Return the protection bits of the block's tokens, given the flags and n-gram starts of its words."""
+            """Return the protection of the block's tokens as bit arrays, from the flags and n-gram starts of its
+            words."""
             return _rust.planes(
                 *bits, gaps, *exceptions, block.token_offsets, flags, starts, block.word_offsets, block.kept,
                 num_threads=num_threads,
@@ -157,7 +158,7 @@ def write_view(
 
     counts: dict[str, int] = {}
     with ViewWriter(folder) as writer:
-        for block, found in worked_ahead(view.blocks(), protected):
+        for block, found in worked_ahead(view.blocks(), protect_block):
             writer.write(block.first + found.rows, block.codes[found.rows], found.planes, found.num_tokens)
             writer.write_untold(found.planes, found.counts["words"])
             counts = {name: counts.get(name, 0) + count for name, count in found.counts.items()}
@@ -238,7 +239,9 @@ class _View:
         if passed_over.any():
             row = int(np.argmax(passed_over))
             place = numbered.corpus.place(row if numbered.rows is None else int(numbered.rows[row]))
-            raise CorpusError(f"{place}: {no_token(int(self._word_offsets[row + 1] - self._word_offsets[row]))}")
+            raise CorpusError(
+                f"{place}: {no_token_message(int(self._word_offsets[row + 1] - self._word_offsets[row]))}"
+            )
 
     def blocks(self) -> Iterator[_Block]:
         """Yield all documents with their numbers of words, spans and tokens, in blocks of about `WORDS_AT_ONCE` words,

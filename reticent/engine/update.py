@@ -112,8 +112,8 @@ def update_index(
 
 
 def _describe_documents(corpus: Corpus, individuals: Individuals, splits: tuple[str, ...]) -> pl.DataFrame:
-    """Return a data frame with one row per document: id, individual, unit (number and name), and whether it belongs to
-    the splits."""
+    """Return a polars data frame with one row per document: its id, individual, unit (number and name), and whether the
+    individual is in one of the splits."""
     ids = corpus.scan()
     codes = individuals.individual_codes(ids.column("individual_id"))
     by_individual = np.array_equal(individuals.units, np.arange(len(individuals.units)))

@@ -70,8 +70,8 @@ class Registering(Protocol):
 OfList: TypeAlias = tuple[str, int, int]
 
 
-def form_of(ids: pa.Array | pa.ChunkedArray, choice: Ids) -> pa.Array | pa.ChunkedArray:
-    """Return individual ids in the form in which they are compared: unchanged for "exact", otherwise normalised
+def comparable_form(ids: pa.Array | pa.ChunkedArray, choice: Ids) -> pa.Array | pa.ChunkedArray:
+    """Return individual ids in the form in which two are compared: unchanged for "exact", otherwise normalised
     (folded)."""
     return ids if choice == "exact" else fold_ids(ids)
 
@@ -126,7 +126,7 @@ def match_known_ids(
     """Return those of the ``known`` individual ids that are named in ``ids``, a list or table of withdrawn individuals;
     ``choice`` says how ids are compared."""
     names = known.unique().cast(pa.string())
-    alike = names.filter(pc.is_in(form_of(names, choice), value_set=form_of(ids, choice)))
+    alike = names.filter(pc.is_in(comparable_form(names, choice), value_set=comparable_form(ids, choice)))
     if choice == "stop":
         normalise_listed_ids(ids, alike, choice, where, place)
     return alike
@@ -222,8 +222,8 @@ class LeftOut:
     def __bool__(self) -> bool:
         return bool(self.table.num_rows)
 
-    def joined(self, other: LeftOut) -> LeftOut:
-        """Return the union of two records of withdrawn individuals."""
+    def union(self, other: LeftOut) -> LeftOut:
+        """Return the union of two records of withdrawn individuals and documents."""
         rows = pa.concat_tables([self.table, other.table])
         return LeftOut(self.key if self else other.key, rows.group_by(_SCHEMA.names).aggregate([]).cast(_SCHEMA))
 
@@ -241,12 +241,12 @@ class LeftOut:
 
     def has_individuals(self, ids: pa.Array, choice: Ids) -> np.ndarray:
         """Return for each of these individual ids whether it is recorded as withdrawn, bool."""
-        return self.has(_column_of(choice), form_of(ids, choice))
+        return self.has(_column_of(choice), comparable_form(ids, choice))
 
-    def num_others(self, ids: pa.Array, choice: Ids) -> int:
-        """Return the number of individuals recorded as withdrawn that are not among these."""
+    def num_others(self, known_ids: pa.Array, choice: Ids) -> int:
+        """Return how many individuals are recorded as withdrawn and are not among ``known_ids``."""
         name = _column_of(choice)
-        rest = self.without(**{name: form_of(ids, choice)}).table
+        rest = self.without(**{name: comparable_form(known_ids, choice)}).table
         return rest.group_by(["key", name]).aggregate([]).num_rows
 
     def marked(self, documents: pa.Table) -> np.ndarray:
@@ -310,8 +310,8 @@ def sha256(texts: pa.Array | pa.ChunkedArray) -> pa.Array:
     )
 
 
-def hashed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield each batch of documents as a table of doc_id, individual_id and the SHA-256 of the text (schema
+def hash_texts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield for each batch of documents a table with doc_id, individual_id and the SHA-256 of the text (schema
     `DOCUMENTS_LEFT`)."""
     for batch in batches:
         ids = [batch.column(number).cast(pa.string()) for number in range(2)]
@@ -355,7 +355,7 @@ class Withdrawals:
         elif settings.opt_out is not None or tables:
             raise PolicyError("corpus.opt_out: this source has no table of who withdrew; corpus.withdrawn takes files")
         elif settings.withdrawn:
-            self._listed = form_of(read_lines(*settings.withdrawn), settings.ids)
+            self._listed = comparable_form(read_lines(*settings.withdrawn), settings.ids)
 
     def _exclude_at_source(self, origin: Registering, tables: Sequence[str]) -> None:
         """Match all lists and tables with the ids in the database, and have the database exclude the withdrawn
@@ -374,7 +374,7 @@ class Withdrawals:
             self.counts["opt_out"] = {"ids": len(ids), "individuals": len(gone[-1])}
             self.said.append(list_message(where, len(ids), len(gone[-1]), settings))
         out = pa.concat_arrays(gone).unique()
-        refuse_people(self.record, known, settings.ids, pa.concat_arrays([out, self.readmitted(known)]))
+        refuse_withdrawn(self.record, known, settings.ids, pa.concat_arrays([out, self.readmitted(known)]))
         if len(out):
             self._source, self._excluded = origin, out
             origin.leave_out(out)
@@ -391,11 +391,11 @@ class Withdrawals:
         if self._excluded is not None:
             is_gone = pc.is_in(names, value_set=self._excluded)
         elif self._listed is not None:
-            is_gone = pc.is_in(form_of(names, self.settings.ids), value_set=self._listed)
+            is_gone = pc.is_in(comparable_form(names, self.settings.ids), value_set=self._listed)
         else:
             return batch
         if pc.any(is_gone).as_py():
-            self._passed_over += hashed([batch.select(["doc_id", "individual_id", "text"]).filter(is_gone)])
+            self._passed_over += hash_texts([batch.select(["doc_id", "individual_id", "text"]).filter(is_gone)])
             batch = batch.filter(pc.invert(is_gone))
         return batch
 
@@ -417,7 +417,7 @@ class Withdrawals:
         stay = individuals()
         if self._listed is not None:
             self.of_lists(pa.concat_arrays([stay, *(_one_array(each.column("individual_id")) for each in left)]))
-        self.end_with_tables(stay, hashed(documents), left)
+        self.end_with_tables(stay, hash_texts(documents), left)
 
     def end_with_tables(
         self,
@@ -426,15 +426,15 @@ class Withdrawals:
         left_out: Iterable[pa.RecordBatch | pa.Table] = (),
         gone: pa.Array | None = None,
     ) -> None:
-        """Finish as `end` does, for documents given as tables of `hashed`. ``gone`` are individuals among them that are
-        still to be excluded.
+        """Finish as `end` does, for documents given as tables made by `hash_texts`. ``gone`` are individuals among them
+        who are still to be excluded.
 
         Cost: eight bytes a document are held, and what is said of those who are left out.
         """
         gone = pa.array([], pa.string()) if gone is None else gone
         readmitted = self.readmitted(individuals)
         settled = pa.concat_arrays([gone, readmitted])
-        refuse_people(self.record, individuals, self.settings.ids, settled)
+        refuse_withdrawn(self.record, individuals, self.settings.ids, settled)
         left = list(left_out)
         stays: list[np.ndarray] = []
         moved, asked = [], [DOCUMENTS_LEFT.empty_table()]
@@ -451,7 +451,7 @@ class Withdrawals:
         refuse_moved(moved)
         taken = pa.concat_tables(asked)
         record = self.record.without(
-            **{_column_of(self.settings.ids): form_of(readmitted, self.settings.ids)},
+            **{_column_of(self.settings.ids): comparable_form(readmitted, self.settings.ids)},
             document=taken.column("doc_id"),
             text=taken.column("sha256"),
         )
@@ -465,7 +465,7 @@ class Withdrawals:
         neither in ``gone`` nor opted in again."""
         individuals = documents.column("individual_id")
         settled = pa.concat_arrays([gone, self.readmitted(individuals)])
-        refuse_people(self.record, individuals, self.settings.ids, settled)
+        refuse_withdrawn(self.record, individuals, self.settings.ids, settled)
         rest = documents.filter(pc.invert(pc.is_in(individuals, value_set=settled)))
         refuse_moved([rest.filter(pa.array(self.record.marked(rest)))])
 
@@ -501,9 +501,9 @@ def _prefixes(digests: pa.ChunkedArray) -> np.ndarray:
     return np.frombuffer(b"".join(each[:8] for each in digests.drop_null().to_pylist()), dtype=np.uint64)
 
 
-def refuse_people(record: LeftOut, individuals: pa.ChunkedArray | pa.Array, choice: Ids, settled: pa.Array) -> None:
-    """Raise `PolicyError`, with their number, if ``individuals`` contains some that are recorded as withdrawn and are
-    not among the ``settled`` ids."""
+def refuse_withdrawn(record: LeftOut, individuals: pa.ChunkedArray | pa.Array, choice: Ids, settled: pa.Array) -> None:
+    """Raise `PolicyError`, with their number, if any of these individuals is recorded as withdrawn and is not among the
+    ``settled`` ids."""
     names = individuals.unique()
     names = names.filter(pc.invert(pc.is_in(names, value_set=settled)))
     _refuse_return(int(record.has_individuals(names, choice).sum()) if record else 0)
@@ -518,11 +518,11 @@ def _refuse_return(num_returning: int) -> None:
         )
 
 
-def refuse_moved(moved: Sequence[pa.Table]) -> None:
-    """Raise `PolicyError`, with their number, if there are documents of withdrawn individuals that now belong to
-    others."""
-    if count := sum(table.num_rows for table in moved):
-        people = len({owner for table in moved for owner in table.column("individual_id").to_pylist()})
+def refuse_moved(moved_documents: Sequence[pa.Table]) -> None:
+    """Raise `PolicyError` if there are documents that belonged to a withdrawn individual and now have the id of another
+    one."""
+    if count := sum(table.num_rows for table in moved_documents):
+        people = len({owner for table in moved_documents for owner in table.column("individual_id").to_pylist()})
         raise PolicyError(
             f"{count:,} document(s) of individuals who withdrew now have the id of another individual ({people:,} of "
             "them), as when patients are merged; none is taken in without being asked. Add these ids to who withdrew "

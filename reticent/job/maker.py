@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reticent.core.artifact import is_up_to_date as is_whole
-from reticent.core.artifact import parts_of, read_manifest, require_kind, unfinished_path, write_artifact
+from reticent.core.artifact import read_manifest, require_kind, resumable_folders_of, unfinished_path, write_artifact
 from reticent.core.errors import ArtifactError
 from reticent.core.memory import OwnMemory
 from reticent.engine.threads import mapped
@@ -106,6 +106,6 @@ def artifact_state(run: Run, artefact: Artefact) -> str:
         return "done"
     run.fingerprints.set(artefact.name, TO_DO)
     path = run.folder / artefact.name
-    if parts_of(path):
+    if resumable_folders_of(path):
         return "begun"
     return "out of date" if (path / "manifest.json").exists() else TO_DO

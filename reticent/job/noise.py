@@ -65,9 +65,8 @@ def noise_of(run: Run, k: int, words: Words) -> Noise | None:
 
 
 def counted_noise(job: Job) -> Noise | None:
-    """Return the noise that is added to the counted supports of words. None for a job without noise, and where a
-    private vocabulary is used and no recipe reads counted supports, whose noise would be charged to the privacy budget
-    for nothing."""
+    """Return the noise that is added to the counted supports of words. None for a job without noise, or with a private
+    vocabulary and no recipe that reads counted supports: that noise would cost privacy budget for nothing."""
     noise, recipes = job.threshold.noise, list(map(job.recipe, recipes_of(job)))
     is_read = any(recipe.words == "counted" and recipe.protected_flags & INDIRECT for recipe in recipes)
     return noise if is_read or all(recipe.words != "private" for recipe in recipes) else None

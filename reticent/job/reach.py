@@ -134,8 +134,8 @@ def _positive_control_sentence(job: Job, sides: Sides | None, t: Texts) -> str:
 
 
 def _repetition_factor(num_repeated: int, sides: Sides | None) -> float:
-    """Return the factor by which training takes longer when so many members are repeated; 1 where the number of members
-    is not known."""
+    """Return the factor by which training takes longer when ``num_repeated`` members are repeated; 1 while the number
+    of members is unknown."""
     return 1.0 if sides is None else repetition_cost_factor(num_repeated, sides[0])
 
 

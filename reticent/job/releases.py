@@ -107,6 +107,6 @@ def measure_withdrawn(run: Run, measurement: Measurement, earlier: Earlier) -> K
         batch_size=settings.batch_size, seed=settings.seed, device=settings.device, bf16=settings.bf16,
     )  # fmt: skip
     return withdrawn_attack(
-        old.on(taught), new.on(taught), store.individual, has_left[store.individual], copied_individuals(earlier.run),
-        **bootstrap_of(settings.num_bootstrap, settings.seed, before.units),
+        old.restrict_to(taught), new.restrict_to(taught), store.individual, has_left[store.individual],
+        copied_individuals(earlier.run), **bootstrap_of(settings.num_bootstrap, settings.seed, before.units),
     )  # fmt: skip

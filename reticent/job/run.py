@@ -50,7 +50,7 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.sources.files import Files
 from reticent.engine.split import draw_user_inference_holdout, open_individuals
 from reticent.engine.token_views import NumberedCorpus
-from reticent.engine.withdrawn import RECORD, LeftOut, OfList, Withdrawals, hashed, leave_out
+from reticent.engine.withdrawn import RECORD, LeftOut, OfList, Withdrawals, hash_texts, leave_out
 from reticent.engine.word_ids import NumberedWords, WordSpans
 from reticent.job.artefact import Measurement, Training
 from reticent.job.config import Job, ModelSection
@@ -172,7 +172,7 @@ class Run:
         owners = self.given_corpus.scan().column("individual_id")
         columns = ["doc_id", "individual_id", "text"]
         batches = (batch.select(columns) for batch in self.given_corpus.batches(columns=columns))
-        reading.end_with_tables(owners, hashed(batches), gone=reading.of_lists(owners))
+        reading.end_with_tables(owners, hash_texts(batches), gone=reading.of_lists(owners))
         return reading.record
 
     def _report_reading(self, corpus: Corpus) -> None:
@@ -325,7 +325,7 @@ class Run:
         return str(self._opened[name])
 
     def base_input(self, model: ModelSection) -> dict[str, str]:
-        """Return the fingerprint of a model's base model as an input for manifests, by name."""
+        """Return a model's base model as an entry {name: fingerprint} of a manifest's inputs."""
         if model.foundation is not None:
             return {"foundation": self.fingerprints.of(f"foundation/{model.name}")}
         base = self.base_of(model)
@@ -391,7 +391,7 @@ class Run:
         if not (self.folder / RECORD).exists():  # a run of an earlier version has none
             require_withdrawals(self.job)
         job_file = self.folder / JOB
-        with self._writing_errors_named():
+        with self._naming_write_errors():
             make_private_folder(self.folder)
             if not job_file.exists():
                 if any(not path.name.startswith(f".{JOB}.") for path in self.folder.iterdir()):
@@ -407,7 +407,7 @@ class Run:
         if self._job_kept:
             return
         job_file, content = self.folder / JOB, kept_content(self.job)
-        with self._writing_errors_named():
+        with self._naming_write_errors():
             if not job_file.exists() or job_file.read_bytes() != content:
                 changed = changed_sections(job_file, content)
                 write_private(job_file, content)
@@ -417,8 +417,9 @@ class Run:
         self._job_kept = True
 
     @contextmanager
-    def _writing_errors_named(self) -> Iterator[None]:
-        """Turn operating-system errors on writing into the run folder into `ArtifactError` with the folder's name."""
+    def _naming_write_errors(self) -> Iterator[None]:
+        """Context manager: turn an operating-system error on writing into an `ArtifactError` that names the run
+        folder."""
         try:
             yield
         except FileExistsError:

@@ -20,7 +20,7 @@ from reticent.engine.epochs import EpochTokens
 from reticent.engine.index import open_index
 from reticent.engine.ngrams import NgramIndex
 from reticent.engine.noisy_threshold import read_or_draw_key
-from reticent.engine.packed import ids_of
+from reticent.engine.packed import ids_folder_of
 from reticent.engine.protect import Policy
 from reticent.engine.public_words import ContextWords, context_words, read_public_words
 from reticent.engine.schema import MEMBERS
@@ -77,7 +77,7 @@ def training_tokens(
         often = draw_repeated(run.individuals, model.repeated, seed=run.job.seed)[store.individual]
         store = store.select(np.repeat(np.arange(store.num_documents), np.where(often, TIMES_REPEATED, 1)))
     if recipe.private and (households := households_of((of.individuals if of else run.individuals).units)) is not None:
-        store = store.of_units(households)  # of epsilon
+        store = store.with_units_as_individuals(households)  # of epsilon
     if recipe.context != "surrogate":
         yield store, None
         return
@@ -224,7 +224,7 @@ def verify_training(
 def _verified_fingerprint(tokens: Path) -> str:
     """Return the fingerprint of a token store after hashing every byte, including the token ids that it refers to."""
 
-    ids = ids_of(tokens)
+    ids = ids_folder_of(tokens)
     if ids != tokens and fingerprint(ids) != read_manifest(tokens).inputs.get("ids"):
         raise ArtifactError(f"{ids}: not the ids that {tokens.name} was made for")
     return fingerprint(tokens)

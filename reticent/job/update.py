@@ -59,8 +59,8 @@ class Reuse:
         self._before, self._refresh, self._run = refresh.before, refresh, run
 
     @cached_property
-    def _rows(self) -> np.ndarray:
-        """For each document of the new run its row in the previous run, or -1, int64."""
+    def _previous_rows(self) -> np.ndarray:
+        """Row of each document of the new run in the previous run, int64; -1 if it was not there."""
         return rows_before(self._before.corpus, self._run.documents)
 
     @cached_property
@@ -72,9 +72,9 @@ class Reuse:
         if self._refresh.changed is not None:
             changed = pa.array(self._refresh.changed, pa.string())
             known = pc.is_in(self._run.documents.scan().column("doc_id").cast(pa.string()), value_set=changed)
-            return np.flatnonzero(known.to_numpy() & (self._rows >= 0))
+            return np.flatnonzero(known.to_numpy() & (self._previous_rows >= 0))
         threads = self._run.job.num_threads
-        return differing_texts(self._before.corpus, self._run.documents, self._rows, threads)
+        return differing_texts(self._before.corpus, self._run.documents, self._previous_rows, threads)
 
     @cached_property
     def _texts_may_differ(self) -> bool:
@@ -88,14 +88,18 @@ class Reuse:
         """Return the ids of individuals with a document in both runs whose text differs."""
         if not len(self._changed_rows):
             return set()
-        sides = ((self._before.corpus, self._rows[self._changed_rows]), (self._run.documents, self._changed_rows))
+        sides = (
+            (self._before.corpus, self._previous_rows[self._changed_rows]),
+            (self._run.documents, self._changed_rows),
+        )
         found = [corpus.scan().column("individual_id").take(rows).to_pylist() for corpus, rows in sides]
         return {*found[0], *found[1]}
 
     @cached_property
-    def _unchanged_rows(self) -> np.ndarray:
-        """For each document of the new run its row in the previous run, or -1 where text or individual have changed."""
-        rows = with_same_individual(self._before.corpus, self._run.documents, self._rows)
+    def _previous_rows_if_unchanged(self) -> np.ndarray:
+        """Row of each document of the new run in the previous run, int64; -1 if it was not there, or if its text or
+        individual has changed."""
+        rows = with_same_individual(self._before.corpus, self._run.documents, self._previous_rows)
         rows[self._changed_rows] = -1
         return rows
 
@@ -112,7 +116,7 @@ class Reuse:
             if self._run.job.detect.cache:
                 copy_cache(self._run.folder / NER_CACHE, self._before.folder / NER_CACHE)
             return None
-        return ReusedSpans(self._before.folder / "spans", self._unchanged_rows)
+        return ReusedSpans(self._before.folder / "spans", self._previous_rows_if_unchanged)
 
     def _reason_to_search_again(self) -> str:
         """Return why all documents must be searched again; an empty text where spans can be taken over."""
@@ -234,7 +238,7 @@ def update_run(
     require_same_documents(run.job)
     run.recover()
     run.prepare_folder()
-    before.left_out().joined(LeftOut.read(run.folder)).keep(run.folder)
+    before.left_out().union(LeftOut.read(run.folder)).keep(run.folder)
     again = Refresh(before, is_copy=not refresh)
     read = partial(refreshed_steps, again) if refresh else partial(copied_steps, before)
     stages = [Stage("corpus", read), Stage("dedup", dedup_steps), Stage("split", split_steps)]
@@ -263,7 +267,7 @@ def _require_current(run: Run) -> None:
 
 
 def _require_spelling(before: Run, withdrawn: Sequence[Path]) -> None:
-    """Raise an error where an id in the lists of withdrawn individuals is spelt otherwise than in the documents."""
+    """Raise an error if an id in the lists of withdrawn individuals is spelt differently in the documents."""
     known = before.given_corpus.scan().column("individual_id") if withdrawn else None
     for file in withdrawn:
         read_ids(file, known, before.job.corpus.ids)

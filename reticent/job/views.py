@@ -103,9 +103,9 @@ def write_rewritten(
     return rewritten.write(folder, progress=progress)
 
 
-def require_room(run: Run, variants: Iterable[Variant], room: int) -> None:
-    """Raise `PolicyError` where the n-gram tables that protect one of these token stores, and ``room`` bytes, exceed
-    the job's memory limit."""
+def require_room(run: Run, variants: Iterable[Variant], num_bytes: int) -> None:
+    """Raise `PolicyError` if the memory limit of the job cannot hold ``num_bytes`` and the n-gram tables that protect
+    these token stores."""
 
     limit = run.job.memory_limit
     if limit is None:
@@ -113,7 +113,7 @@ def require_room(run: Run, variants: Iterable[Variant], room: int) -> None:
     policies = [(run.index(variant.index), variant.policy or run.policy) for variant in variants]
     run.forget_tables(*INDEXES)  # of the view before
     tables = max((index.table_bytes(k=policy.k, n=policy.n) for index, policy in policies), default=0)
-    if (least := own_bytes() + tables + room) > limit:
+    if (least := own_bytes() + tables + num_bytes) > limit:
         raise PolicyError(
             f"memory limit of {limit // 10**6}MB cannot be held: n-grams that protect tokens take "
             f"{tables // 10**6}MB of it; allow at least {-(-least // 10**7)}0MB, or set a larger k or a smaller n"
@@ -138,9 +138,10 @@ def build_views(
                 )
 
 
-def _report_total(advance: Callable[[int], None], before: int, num_documents: int) -> None:
-    """Report progress as the number of documents of all views: ``before`` and those of the present one."""
-    advance(before + num_documents)
+def _report_total(advance: Callable[[int], None], num_before: int, num_documents: int) -> None:
+    """Report progress over all views: ``num_before`` documents of those finished, and ``num_documents`` of the present
+    one."""
+    advance(num_before + num_documents)
 
 
 def _build_view(

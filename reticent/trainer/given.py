@@ -180,11 +180,11 @@ def positions_of(model: str, base: str | None) -> int | None:
 def digests_of_given(model: str) -> dict[str, str]:
     """Return the SHA-256 of each file of a model as it was handed over, by file name, for comparison with the
     source."""
-    return {path.name: hash_file(path) for path in _own_files(_local_folder(model, "subject.model"))}
+    return {path.name: hash_file(path) for path in _model_files(_local_folder(model, "subject.model"))}
 
 
-def _own_files(folder: Path) -> Iterator[Path]:
-    """Yield the model's files in a folder, sorted: weights, config and tokenizer."""
+def _model_files(folder: Path) -> Iterator[Path]:
+    """Yield the files that make up the model in a folder (weights, config, tokenizer), sorted by name."""
     for path in sorted(folder.iterdir()):
         is_own = path.is_file() and any(fnmatch(path.name, each) for each in OWN)
         if is_own and not path.name.startswith(".") and path.name != "README.md":
@@ -232,7 +232,7 @@ def write_given(model: str, base: str | None, objective: str, folder: Path, roun
     _require_finite(net, model)
     folder.mkdir(mode=0o700, parents=True)
     if form == "plain" and rounding is None and not is_quantised:
-        for path in _own_files(source):
+        for path in _model_files(source):
             shutil.copyfile(path, folder / path.name)
     else:
         own: Any = net.base_model if is_headless(model) else net  # a drawn head is no part of it

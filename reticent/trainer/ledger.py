@@ -117,7 +117,8 @@ class Ledger:
             )
 
     def _add(self, epoch: int, counts: dict[str, int], value: int, digest: str = "digest") -> None:
-        """Add counts, and the digest ``value`` modulo 2^64, to the totals and to an epoch."""
+        """Add counts to the totals and to the row of an epoch, and ``value`` to the epoch's digest of this name (modulo
+        2^64)."""
         row = self._epoch_row(epoch)
         for name, count in counts.items():
             setattr(self, name, getattr(self, name) + count)

@@ -131,7 +131,7 @@ class Stop:
 
     @property
     def asked(self) -> bool:
-        """Whether a stop signal was received."""
+        """Whether a stop signal was received since the context began."""
         return bool(self.came)
 
 
@@ -142,8 +142,8 @@ def graceful_stop() -> Iterator[Stop]:
     stop = Stop()
     before: dict[int, Any] = {}
 
-    def note(number: int, frame: Any) -> None:
-        """Record a stop signal; the second one acts as usual."""
+    def record_signal(number: int, frame: Any) -> None:
+        """Record a stop signal; a second one has its usual effect."""
         if stop.came:
             signal.signal(number, before[number])
             signal.raise_signal(number)
@@ -152,7 +152,7 @@ def graceful_stop() -> Iterator[Stop]:
     if threading.current_thread() is threading.main_thread():
         for number in SIGNALS:
             if signal.getsignal(number) not in (signal.SIG_IGN, None):  # `nohup`; a handler that is not Python's
-                before[number] = signal.signal(number, note)
+                before[number] = signal.signal(number, record_signal)
     try:
         yield stop
     finally:

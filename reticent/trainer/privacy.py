@@ -510,15 +510,15 @@ def _noise_for(
     return _least_noise(lambda noise: _rdp_epsilon([(noise, sample_rate, num_steps)], delta), epsilon, tolerance)
 
 
-def _least_noise(cost: Callable[[float], float], epsilon: float, tolerance: float) -> float:
-    """Return the smallest noise multiplier whose epsilon, ``cost(noise)``, is at most ``epsilon``, within the
+def _least_noise(epsilon_of_noise: Callable[[float], float], epsilon: float, tolerance: float) -> float:
+    """Return the smallest noise multiplier for which ``epsilon_of_noise(multiplier)`` is at most ``epsilon``, up to the
     tolerance."""
     low, high = 0.0, 1.0
-    while cost(high) > epsilon:
+    while epsilon_of_noise(high) > epsilon:
         low, high = high, 2 * high
-    while epsilon - cost(high) > tolerance and high - low > 1e-9 * high:
+    while epsilon - epsilon_of_noise(high) > tolerance and high - low > 1e-9 * high:
         middle = (low + high) / 2
-        low, high = (low, middle) if cost(middle) <= epsilon else (middle, high)
+        low, high = (low, middle) if epsilon_of_noise(middle) <= epsilon else (middle, high)
     return high
 
 

@@ -213,7 +213,7 @@ class MicroBatches:
         """Return the micro-batches; the device, not the host, waits for their transfer."""
         if self.ready is not None:
             for micro in self.micro_batches:
-                arrive(_tensors(micro).values(), self.ready)
+                wait_for_transfer(_tensors(micro).values(), self.ready)
         return self.micro_batches
 
 
@@ -289,7 +289,7 @@ def iter_steps(
             num_filled += int(np.count_nonzero(batch.attention))
             num_cells += made[-1].input_ids.numel()
         num_targets = sum(micro.num_targets for micro in made)
-        with feeding(device) as ready:
+        with transfers_on_own_stream(device) as ready:
             made = [on_device(micro, device) for micro in made]
         yield MicroBatches(made, num_targets, num_tokens, num_filled, num_cells, ledger, ready())
 
@@ -298,7 +298,7 @@ def micro_batch(batch: Batch, targets: Targets, causal: bool, *, seed: int = 0) 
     """Return a batch and its targets as one micro-batch of host tensors. In a causal model position t predicts the
     token at t + 1, and no token attends to the padding on the right. The attention mask is None if there is no
     padding."""
-    labels = predicted_labels(targets, causal)
+    labels = align_labels(targets, causal)
     at = np.flatnonzero(labels != IGNORE_INDEX)
     return MicroBatch(
         input_ids=torch.from_numpy(targets.input_ids),
@@ -317,8 +317,8 @@ def _packed_micro_batch(batch: Batch, targets: Targets, causal: bool, part: Part
     assert part.rows is not None
     lengths = batch.attention.sum(axis=1)
     laid = lay_out(
-        targets.input_ids, predicted_labels(targets, causal), lengths, part.rows,
-        pad=windows.special.pad, padded=windows.padded,
+        targets.input_ids, align_labels(targets, causal), lengths, part.rows,
+        pad=windows.special.pad, padded=windows.padded_width,
     )  # fmt: skip
     at = np.flatnonzero(laid.labels != IGNORE_INDEX)
     return MicroBatch(
@@ -333,9 +333,9 @@ def _packed_micro_batch(batch: Batch, targets: Targets, causal: bool, part: Part
     )
 
 
-def predicted_labels(targets: Targets, causal: bool) -> np.ndarray:
-    """Return the labels moved to the position that predicts each, int64 (B, T): in a causal model one before the
-    token."""
+def align_labels(targets: Targets, causal: bool) -> np.ndarray:
+    """Return the labels moved to the positions that predict them, int64 (B, T): in a causal model one to the left, in a
+    masked model unchanged."""
     if not causal:
         return targets.labels
     labels = np.full_like(targets.input_ids, IGNORE_INDEX)
@@ -345,11 +345,11 @@ def predicted_labels(targets: Targets, causal: bool) -> np.ndarray:
 
 def on_device(micro: MicroBatch, device: torch.device) -> MicroBatch:
     """Return a micro-batch with its tensors on the device."""
-    return replace(micro, **{name: moved(tensor, device) for name, tensor in _tensors(micro).items()})  # type: ignore[arg-type]
+    return replace(micro, **{name: to_device(tensor, device) for name, tensor in _tensors(micro).items()})  # type: ignore[arg-type]
 
 
-def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Return a host tensor copied to the device; to CUDA through pinned memory, asynchronously."""
+def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return a copy of a host tensor on the device. To CUDA it goes through pinned memory, asynchronously."""
     pinned = device.type == "cuda"
     return (tensor.pin_memory() if pinned else tensor).to(device, non_blocking=pinned)
 
@@ -361,9 +361,9 @@ def _transfer_stream(device: torch.device) -> torch.cuda.Stream:
 
 
 @contextlib.contextmanager
-def feeding(device: torch.device) -> Iterator[Callable[[], torch.cuda.Event | None]]:
-    """Run transfers to the device on a stream of their own within the context, in parallel to computation. Yield a
-    function that returns an event of their completion (None on a CPU)."""
+def transfers_on_own_stream(device: torch.device) -> Iterator[Callable[[], torch.cuda.Event | None]]:
+    """Context manager: run transfers to the device on a stream of their own, in parallel to computation. It yields a
+    function that returns an event for their completion (None on a CPU)."""
     if device.type != "cuda":
         yield lambda: None
         return
@@ -371,10 +371,10 @@ def feeding(device: torch.device) -> Iterator[Callable[[], torch.cuda.Event | No
         yield _transfer_stream(device).record_event
 
 
-def arrive(tensors: Iterable[torch.Tensor], ready: torch.cuda.Event) -> None:
-    """Make the device's computation, not the host, wait for tensors transferred within `feeding`."""
+def wait_for_transfer(tensors: Iterable[torch.Tensor], transferred: torch.cuda.Event) -> None:
+    """Make the device's computation wait until the tensors are transferred; the host does not wait."""
     stream = torch.cuda.current_stream()
-    stream.wait_event(ready)
+    stream.wait_event(transferred)
     for tensor in tensors:
         tensor.record_stream(stream)
 

@@ -83,4 +83,5 @@ def _unreachable_vocabulary(text: str) -> tuple[float, list[str]]:
 
 
 def _has_accent(character: str) -> bool:
+    """Return whether a character has an accent, that is a combining mark in its Unicode decomposition."""
     return any(unicodedata.category(mark) == "Mn" for mark in unicodedata.normalize("NFD", character)[1:])

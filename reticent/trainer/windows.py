@@ -146,7 +146,7 @@ class Windows:
         special, store = self.special, self.store
         starts, lengths = self.starts[windows], self.lengths[windows]
         offset = int(special.prefix is not None)
-        width = self.padded(int(lengths.max(initial=0)) + special.num_added)
+        width = self.padded_width(int(lengths.max(initial=0)) + special.num_added)
         shape = (len(windows), width + self.with_ends)
         input_ids = np.empty(shape, dtype=np.int64)
         word_ids = np.empty(shape, dtype=np.int32)
@@ -170,9 +170,9 @@ class Windows:
         keys = numbers if self.keys is None else self.keys[numbers]
         return Batch(numbers, input_ids, word_ids, flags, is_text, attention, keys)
 
-    def padded(self, length: int) -> int:
-        """Return the padded width of a row for ``length`` tokens: the next allowed multiple, at most the longest
-        window."""
+    def padded_width(self, length: int) -> int:
+        """Return the width to which rows of ``length`` tokens are padded: the next multiple that suits the device, but
+        at most the longest window."""
         return min(-(-length // self.pad_to_multiple_of) * self.pad_to_multiple_of, self.longest)
 
     def token_positions(self, windows: np.ndarray, width: int) -> np.ndarray:

@@ -32,7 +32,7 @@ from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.ext.exports import contents
 from reticent.ext.exports import source as exports
 from reticent.ext.exports.cda import read_document
-from reticent.ext.exports.contents import CELL, LINE, UnreadableError, folded, html_text, text_of
+from reticent.ext.exports.contents import CELL, LINE, UnreadableError, fold_white_space, html_text, text_of
 from reticent.ext.exports.fhir import read_bundle
 from reticent.ext.exports.found import FoundDocument, Unread
 from reticent.ext.exports.hl7 import read_messages
@@ -747,13 +747,13 @@ _BLOCKS = st.recursive(
 @given(_BLOCKS)
 def test_lines_of_a_page_match_oracle(page: str) -> None:
     tree = lxml.etree.fromstring(page, lxml.etree.HTMLParser())
-    assert html_text(page) == folded(str(lxml.etree.XSLT(lxml.etree.fromstring(_PAGE_ORACLE))(tree)))
+    assert html_text(page) == fold_white_space(str(lxml.etree.XSLT(lxml.etree.fromstring(_PAGE_ORACLE))(tree)))
 
 
 @given(st.text(st.sampled_from(f"ab \t\n\r\f\v\xa0{LINE}{CELL}")))
 def test_folded_lines_match_oracle(text: str) -> None:
     cells = re.sub(r"[ \t\n\r\f]+", " ", text).replace(CELL, "\t")
-    assert folded(text) == re.sub(rf"[ \t]*{LINE}[ \t{LINE}]*", "\n", cells).strip()
+    assert fold_white_space(text) == re.sub(rf"[ \t]*{LINE}[ \t{LINE}]*", "\n", cells).strip()
 
 
 def pdf(text: str) -> bytes:
@@ -1084,14 +1084,14 @@ def test_a_file_that_changes_while_it_is_read_stops_the_reading(tmp_path: Path) 
     (tmp_path / "a.hl7").write_bytes(message("OBX|1|TX|||abc"))
     with pytest.raises(CorpusError, match="changed"):
         list(source.batches(["text"]))
-    read = source._documents
+    read = source._read_documents
 
     def gone(file: Path) -> Any:
         found = list(read(file))
         file.unlink()
         return found
 
-    source._documents = gone  # type: ignore[method-assign]
+    source._read_documents = gone  # type: ignore[method-assign]
     with pytest.raises(CorpusError, match="cannot be read"):
         list(source.batches(["text"]))
 

@@ -217,7 +217,9 @@ def test_a_private_head_owes_for_the_spans_it_learns_and_for_its_start(values: V
     own["classify"]["label"] = "label"
     job = parse_job(own)
     owed = {
-        (head.section, training.recipe if training else "base"): _Stage(head, job.model[0], training).unaccounted(job)
+        (head.section, training.recipe if training else "base"): _Stage(
+            head, job.model[0], training
+        ).unaccounted_steps_of(job)
         for head in job.heads
         for training in (None, *trainings_by_recipe(job, job.model[0]))
     }

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reticent.core.eta import TIMINGS, Plan, Timings, Work, span_of
+from reticent.core.eta import TIMINGS, Plan, Timings, Work, duration_text
 from reticent.core.progress import Progress
 
 
@@ -136,7 +136,7 @@ def test_timings_are_private_and_a_line_cut_off_by_a_crash_is_none(tmp_path: Pat
     [(0.4, "0.4 s"), (59, "59 s"), (600, "10 min"), (7260, "2 h 1 min"), (86400 * 3 + 7200, "3 d 2 h")],
 )
 def test_durations_have_the_two_units_that_matter(seconds: float, said: str) -> None:
-    assert span_of(seconds) == said
+    assert duration_text(seconds) == said
 
 
 def test_without_a_terminal_the_whole_is_a_line_now_and_then(

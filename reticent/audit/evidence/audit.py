@@ -95,12 +95,13 @@ def publish_audit(audit: AuditEvidence) -> AuditEvidence:
 
 
 def _number_trainings(audit: AuditEvidence) -> AuditEvidence:
-    """Return the audit with the trainings of each model numbered from 1 (field ``training``), by which they are told
+    """Return the audit with the trainings of each model numbered 1, 2, … in the field ``training``, which tells them
     apart once seeds are removed."""
     seeds: dict[str | None, dict[int, int]] = {}
 
     def numbered(rows: Sequence[Row]) -> list[Row]:
-        """Return the rows with the number of the training that each row's seed stands for."""
+        """Return the rows with their field ``training`` set from their seed: the first seed of a model gets 1, the next
+        2, and so on."""
         result = []
         for row in rows:
             if row.seed is not None:

@@ -73,14 +73,14 @@ class InvertedKind:
         return replace(self, all=every, ordinary=ordinary, own=own, in_place=place)
 
 
-def _published_ranks(found: RankedCandidates, num_targets: Sides, cell: int) -> RankedCandidates:
-    """Return the rate of top-ranked true candidates in publishable form; see `_publish_rates`."""
-    return replace(found, top1=_publish_rates(found.top1, num_targets, cell))
+def _published_ranks(ranked: RankedCandidates, num_targets: Sides, cell: int) -> RankedCandidates:
+    """Return the ranking result with its top-1 rates in publishable form; see `_publish_rates`."""
+    return replace(ranked, top1=_publish_rates(ranked.top1, num_targets, cell))
 
 
 def _publish_rates(sides: Excess, num_targets: Sides, cell: int) -> Excess:
-    """Return both sides' rates with a bound in place of one that fewer than ``cell`` right or wrong targets make up,
-    and then no difference of the sides."""
+    """Return the rates of both sides in publishable form. A rate that fewer than ``cell`` right or wrong targets make
+    up becomes a bound, and the difference is then withheld."""
     told = replace(
         sides,
         members=sides.members.as_share(num_targets.members, cell),

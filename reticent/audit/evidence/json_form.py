@@ -31,8 +31,8 @@ def optional() -> Any:
 
 
 def extended(instance: Any, cls: type[Evidence], **more: Any) -> Evidence:
-    """Return an instance of ``cls`` with the field values of ``instance``, whose class has fewer fields, and the values
-    ``more`` of the other fields."""
+    """Return an instance of the larger evidence class ``cls``: fields of the smaller ``instance`` are copied, the
+    others come from ``more``."""
     return cls(**{own.name: getattr(instance, own.name) for own in fields(instance)}, **more)
 
 
@@ -86,6 +86,7 @@ class _WithoutTitles(GenerateJsonSchema):
 
 
 def _is_none(value: object) -> bool:
+    """Return whether a value is None."""
     return value is None
 
 

@@ -24,7 +24,7 @@ class Sides:
 
     @classmethod
     def of(cls, is_member: np.ndarray) -> Sides:
-        """Return the numbers of members (True) and of others (False) in a bool array with one entry for each item."""
+        """Count the members (True) and the others (False) in a bool array with one entry for each item."""
         return cls(members=int(is_member.sum()), heldout=int((~is_member).sum()))
 
 
@@ -137,9 +137,9 @@ class Unshared:
         return replace(self, excess=self.excess.withheld(cell)) if any(map(is_withheld, sides)) else self
 
     def beside(self, before_publication: tuple[tuple[Estimate, Estimate], ...], cell: int) -> Unshared:
-        """Return these rates over a subset of the identifiers, withheld where subtraction would reveal fewer than
-        ``cell`` individuals. ``before_publication`` has (rate over the subset, rate over all identifiers) of each
-        side."""
+        """Return these rates over a subset of the identifiers, or with all rates withheld if subtracting them from the
+        rates over all identifiers would reveal fewer than ``cell`` individuals. ``before_publication`` has (rate over
+        the subset, rate over all) of each side."""
         known = [(own.n, of_all.n) for own, of_all in before_publication]
         if all(n is not None and m is not None and not (0 < n < cell or 0 < m - n < cell) for n, m in known):
             return self
@@ -192,8 +192,8 @@ class CategoryPrivacy(NgramPrivacy):
 def _bound_leaks(
     privacy: Estimate, num_identifiers: int | None, num_leaked: int | None, cell: int
 ) -> tuple[Estimate, int | None]:
-    """Return (Privacy, number of leaked identifiers) in publishable form: Privacy is a bound if ``num_leaked`` is
-    withheld (None), and has no value if ``num_identifiers`` is."""
+    """Return (Privacy, number of leaked identifiers) in publishable form. If ``num_leaked`` is withheld (None), Privacy
+    becomes a bound; if ``num_identifiers`` is, it gets no value."""
     if num_identifiers is None:
         return replace(privacy, value=None, low=None, high=None), None
     if num_leaked is None and privacy.value is not None:
@@ -201,10 +201,10 @@ def _bound_leaks(
     return privacy, num_leaked
 
 
-def is_withheld(side: Estimate) -> bool:
-    """Return whether the exact value of a rate is not published (a bound, or nothing, is), so that the difference to
-    the other side's rate must be withheld too."""
-    return side.bound is not None or side.n is None
+def is_withheld(rate: Estimate) -> bool:
+    """Return whether the exact value of a rate is not published, but a bound or nothing. The difference to another rate
+    must then be withheld too."""
+    return rate.bound is not None or rate.n is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

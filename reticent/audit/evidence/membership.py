@@ -244,7 +244,8 @@ class Blind:
 
 
 def over_households(attacks: Iterable[MeasuredAttack]) -> Estimate | None:
-    """Return the AUC whose interval resamples the most households; None if all intervals resample individuals."""
+    """Return the AUC, among those of these attacks, whose interval resamples the most households; None if all intervals
+    resample individuals."""
     areas = (attack.auc for attack in attacks if attack.auc.num_households)
     return max(areas, key=lambda auc: auc.num_households or 0, default=None)
 
@@ -269,8 +270,8 @@ def _publish_auc_without_copies(unpublished: MeasuredAttack | KindAttack, cell: 
 
 
 def _is_subset_small(all_attacked: MeasuredAttack, subset: Matched, cell: int) -> bool:
-    """Return whether members or non-members in ``subset`` are fewer than ``cell``, or those in ``all_attacked`` but not
-    in ``subset`` are 1 to ``cell`` - 1."""
+    """Return whether publishing both results would reveal fewer than ``cell`` members or non-members: either in
+    ``subset``, or in ``all_attacked`` but not in ``subset``."""
     sides = (all_attacked.num_members, subset.num_members), (all_attacked.num_nonmembers, subset.num_nonmembers)
     return not are_enough(subset, cell) or any(0 < (of or 0) - (own or 0) < cell for of, own in sides)
 

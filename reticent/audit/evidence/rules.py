@@ -49,13 +49,14 @@ def _publish_nested(value: Any, cell: int) -> Any:
     return publish(value, cell) if is_dataclass(value) and not isinstance(value, type) else None
 
 
-def _empty_lists(value: Any, cell: int) -> Any:
-    """Return evidence, or a mapping of it, with every list in it empty, as the entries of these are not published."""
-    if value is None or isinstance(value, list):
-        return None if value is None else []
-    if isinstance(value, Mapping):
-        return {key: _empty_lists(part, cell) for key, part in value.items()}
-    return replace(value, **{field.name: [] for field in fields(value)})
+def _empty_lists(evidence: Any, cell: int) -> Any:
+    """Return evidence, or a mapping of it, with all lists in it emptied, for evidence whose list entries must not be
+    published."""
+    if evidence is None or isinstance(evidence, list):
+        return None if evidence is None else []
+    if isinstance(evidence, Mapping):
+        return {key: _empty_lists(part, cell) for key, part in evidence.items()}
+    return replace(evidence, **{field.name: [] for field in fields(evidence)})
 
 
 #: A count of individuals, documents or identifiers: withheld (None) from 1 to the small cell - 1.
@@ -88,7 +89,7 @@ class Settings:
     kind: type[Section]
 
     def published(self, value: Any, cell: int) -> Any:
-        """Return the publishable settings as a mapping, with paths cut to their last part."""
+        """Return the publishable settings as a mapping; of a path only the file name stays."""
         return PATH.published(self.kind.published(value)[0], cell)
 
 
@@ -128,7 +129,8 @@ def publish(evidence: Evidence, cell: int) -> Evidence:
 
 
 def settings_withheld(evidence: Any) -> int:
-    """Return how many settings of an evidence object are set but not published, nested evidence not counted."""
+    """Return the number of settings of an evidence object that are set but not published; settings of evidence nested
+    in it are not counted."""
     cls: Any = type(evidence)
     rules = ((name, rule) for name, rule in rules_of(cls).items() if isinstance(rule, Settings))
     return sum(rule.kind.published(getattr(evidence, name))[1] for name, rule in rules)

@@ -94,16 +94,19 @@ class SampledRecall:
 
     @property
     def rows_over_few(self) -> dict[str, int]:
-        """Return category -> number of sampled individuals with an identifier of it, for categories with fewer than 20
-        such individuals; "all" stands for all identifiers."""
+        """Categories whose recall rests on fewer than 20 sampled individuals, with that number of individuals; "all"
+        stands for all categories together."""
         rows = {"all": self.overall, **self.categories}
         numbers = {name: row.recall.n for name, row in rows.items() if row.recall.value is not None}
         return {name: n for name, n in numbers.items() if n is not None and n < FEW_INDIVIDUALS}
 
     def withhold_small_counts(self, raw: SampledRecall, cell: int) -> SampledRecall:
-        """Return the publishable evidence: bounds in place of numbers over few individuals. Small categories are
-        bounded together with the next larger ones, as the overall number minus the exact ones would reveal them;
-        without larger ones, the overall number is a bound too."""
+        """Return the publishable evidence, with bounds in place of numbers over few individuals. A small category's
+        neighbour or the overall number becomes a bound too where subtraction would reveal the category.
+
+        Small categories are bounded together with the next larger ones, as the overall number minus the exact ones
+        would reveal them. Without larger ones, the overall number is a bound too.
+        """
         few = [name for name, row in raw.categories.items() if row.is_few(cell) or _is_withheld(row, cell)]
         if not few:
             return self

@@ -155,9 +155,11 @@ class Number(NamedTuple):
     missing: str | None = None
 
     def valid_for(self, model: ModelEvidence) -> Number:
-        """Return the number marked invalid or missing where it proves nothing for this model: the two sides of a given
-        split differ without any model, or an encoder has no prediction head. Numbers by shadow models, and whole
-        passages, are not affected by the split."""
+        """Return the number, marked as invalid or missing if it cannot be measured soundly on this model: members and
+        others differ without any model, or an encoder has no prediction head.
+
+        Numbers by shadow models, and whole passages, do not depend on the split.
+        """
         if model.num_drawn and model.recipe != "base" and self.about.attack != STATES:
             return self._replace(missing=NO_HEAD)
         if self.num_shadows or self.what == PASSAGE_OF:
@@ -166,8 +168,8 @@ class Number(NamedTuple):
 
     @property
     def of(self) -> tuple[str, About]:
-        """The number's (description, labels), the key by which it is compared with the same number of the unprotected
-        twin."""
+        """Key of the number, (description, labels), under which the same number of another model is found for
+        comparison."""
         return self.what, self.about
 
 
@@ -242,43 +244,46 @@ PEOPLE_OF = "people of whom an identifier of their own is {}"
 EXPOSED_AT_MOST = 0.05
 
 
-def _rate_numbers(words: str, sides: Excess, about: About = About(), *, beside_base: bool = False) -> Iterator[Number]:
-    """Yield the numbers of one rate, members' less held-out individuals': over all items, over items that only members
-    or only others have, and without individuals who hold near-copies. ``words`` describes the rate, ``about`` labels
-    it."""
-    fewest = min(sides.members.n or 0, sides.heldout.n or 0)
-    own = Number(words, sides.excess, about=about, fewest=fewest, beside_base=beside_base)
+def _rate_numbers(
+    description: str, rates: Excess, labels: About = About(), *, beside_base: bool = False
+) -> Iterator[Number]:
+    """Yield the numbers of one rate, members minus held-out individuals: over all items, over items of one side only,
+    and without individuals who hold near-copies."""
+    fewest = min(rates.members.n or 0, rates.heldout.n or 0)
+    own = Number(description, rates.excess, about=labels, fewest=fewest, beside_base=beside_base)
     yield own
-    if sides.unshared is not None:
-        found = _with_n_of_all(sides.unshared.excess, sides.excess)
-        fewest = min(sides.unshared.members.n or 0, sides.unshared.heldout.n or 0)
-        part = replace(about, part=_subset_name(about, ONE_SIDE))
-        left_out = max((sides.excess.n or 0) - (found.n or 0), 0)  # who have nothing of their own
+    if rates.unshared is not None:
+        found = _with_n_of_all(rates.unshared.excess, rates.excess)
+        fewest = min(rates.unshared.members.n or 0, rates.unshared.heldout.n or 0)
+        part = replace(labels, part=_subset_name(labels, ONE_SIDE))
+        left_out = max((rates.excess.n or 0) - (found.n or 0), 0)  # who have nothing of their own
         yield own._replace(
-            what=f"{words}, {ONE_SIDE}", estimate=found, about=part, fewest=fewest, left_out=left_out
+            what=f"{description}, {ONE_SIDE}", estimate=found, about=part, fewest=fewest, left_out=left_out
         )  # fmt: skip
-    if sides.without_copies is not None:
-        found = _with_n_of_all(sides.without_copies, sides.excess)
-        left_out = (sides.excess.n or 0) - (found.n or 0)
+    if rates.without_copies is not None:
+        found = _with_n_of_all(rates.without_copies, rates.excess)
+        left_out = (rates.excess.n or 0) - (found.n or 0)
         yield own._replace(
-            what=f"{words}, {WITHOUT_COPIES}",
+            what=f"{description}, {WITHOUT_COPIES}",
             estimate=found,
-            about=replace(about, part=_subset_name(about, WITHOUT_COPIES)),
+            about=replace(labels, part=_subset_name(labels, WITHOUT_COPIES)),
             fewest=own.fewest - left_out if own.fewest else own.fewest,
             left_out=left_out,
         )
 
 
-def _with_n_of_all(found: Estimate, over_all: Estimate) -> Estimate:
-    """Return the estimate over a subset of the items; if that is empty, with the n of all items, so that it counts as
-    too few rather than as not measured."""
-    return replace(found, n=over_all.n) if found.value is None and over_all.value is not None else found
+def _with_n_of_all(over_subset: Estimate, over_all: Estimate) -> Estimate:
+    """Return the estimate over a subset of the items. If the subset is empty, ``n`` is that of all items, so that the
+    estimate counts as one over too few rather than as not measured."""
+    return (
+        replace(over_subset, n=over_all.n) if over_subset.value is None and over_all.value is not None else over_subset
+    )
 
 
-def _subset_name(about: About, of: str) -> str:
-    """Return the label of a subset of the items: ``of``, preceded by the part of the identifiers that ``about`` names,
-    if it names one."""
-    return f"{about.part}, {of}" if about.part else of
+def _subset_name(labels: About, subset: str) -> str:
+    """Return the label of a subset of the items, preceded by the part of the identifiers that ``labels`` names, if any
+    (such as "direct")."""
+    return f"{labels.part}, {subset}" if labels.part else subset
 
 
 def _emission_numbers(subject: Subject) -> Iterator[Number]:
@@ -308,17 +313,17 @@ def _emission_numbers(subject: Subject) -> Iterator[Number]:
     )
 
 
-def _position_numbers(words: str, found: InPlace, *, beside_base: bool) -> Iterator[Number]:
-    """Yield the numbers on identifiers in their true positions: ranked above decoys by likelihood, or sampled within a
-    number of draws."""
-    told = f"{words} likelier in their place than decoys"
-    yield from _rate_numbers(told, found.ranked.top1, beside_base=beside_base)
-    if found.own:
-        for number in _rate_numbers(f"{told}, by the model alone", found.own.top1):
+def _position_numbers(description: str, in_place: InPlace, *, beside_base: bool) -> Iterator[Number]:
+    """Yield the numbers on identifiers at their own positions: how often they are ranked above decoys, and how often
+    sampled within a number of draws."""
+    told = f"{description} likelier in their place than decoys"
+    yield from _rate_numbers(told, in_place.ranked.top1, beside_base=beside_base)
+    if in_place.own:
+        for number in _rate_numbers(f"{told}, by the model alone", in_place.own.top1):
             yield number._replace(of_known_base=True)
-    for num, sides in found.extracted.items():
+    for num, sides in in_place.extracted.items():
         yield from _rate_numbers(
-            f"{words} drawn in their place {'at once' if num == '1' else f'within {num} draws'}", sides
+            f"{description} drawn in their place {'at once' if num == '1' else f'within {num} draws'}", sides
         )
 
 
@@ -394,29 +399,33 @@ def _attribute_numbers(found: Mapping[str, ToldAttribute]) -> Iterator[Number]:
 
 
 def _auc_numbers(
-    way: str,
-    name: str,
+    description: str,
+    attack_name: str,
     attack: MeasuredAttack | KindAttack,
     auc: Estimate | None = None,
     invalid: str | None = None,
     doubt: str | None = None,
     num_shadows: int | None = None,
 ) -> Iterator[Number]:
-    """Yield the numbers of one membership attack: its AUC, its AUC over the control (which removes the shift of the
-    split), and its AUC without held-out individuals who hold near-copies. ``way`` describes the words that it uses,
-    ``name`` is the attack's."""
+    """Yield the numbers of one membership attack: its AUC, its AUC over that of a control, and its AUC without held-out
+    individuals who hold near-copies.
+
+    The AUC over that of a control removes the shift of the split. ``description`` is of the words that the attack uses.
+    """
     members, others = attack.num_members or 0, attack.num_nonmembers or 0
-    about, fewest = About(attack=name), min(members, others)
-    own = Number(f"{way}, attack {name}", auc or attack.auc, CHANCE, invalid, about, fewest=fewest, doubt=doubt)
-    own = own._replace(num_shadows=num_shadows, beside_base=name in DIFFERENCES)
+    about, fewest = About(attack=attack_name), min(members, others)
+    own = Number(
+        f"{description}, attack {attack_name}", auc or attack.auc, CHANCE, invalid, about, fewest=fewest, doubt=doubt
+    )
+    own = own._replace(num_shadows=num_shadows, beside_base=attack_name in DIFFERENCES)
     yield own
     if attack.over_base:
-        what, part = f"{way}, {OVER_BASE}, attack {name}", replace(about, part=OVER_BASE)
+        what, part = f"{description}, {OVER_BASE}, attack {attack_name}", replace(about, part=OVER_BASE)
         yield own._replace(what=what, estimate=attack.over_base, about=part, beside_base=True)
     if attack.auc_without_copies:
         left_out = (attack.auc.n or 0) - (attack.auc_without_copies.n or 0)
         yield own._replace(
-            what=f"{way}, {WITHOUT_COPIES}, attack {name}",
+            what=f"{description}, {WITHOUT_COPIES}, attack {attack_name}",
             estimate=attack.auc_without_copies,
             about=replace(about, part=WITHOUT_COPIES),
             fewest=min(members, others - left_out),
@@ -476,24 +485,24 @@ class _Exposed(NamedTuple):
 
 
 def _whole_text_titles(model: ModelEvidence) -> tuple[str, ...]:
-    """Return the descriptions under which attacks on the whole text are judged. For a recipe that may predict every
-    token the second is that of attacks on its prediction targets (`TAUGHT`), as the whole text is these."""
+    """Return the descriptions of attacks on the whole text of this model. A recipe that may predict every token has a
+    second one, as the whole text is also its prediction targets."""
     if model.start is not None:
         return (BY_LABELS,)
     kinds = model.by_kind or {}
     return (WHOLE_TEXT, TAUGHT) if kinds and "targets" not in kinds else (WHOLE_TEXT,)
 
 
-def _exposed_results(subject: Subject, kinds: Sequence[str], whole: bool) -> Iterator[_Exposed]:
-    """Yield the most exposed members of each attack by these kinds of words, of the attacks on the whole text if
-    ``whole``, else of the threshold attacks."""
+def _exposed_results(subject: Subject, kinds_of_words: Sequence[str], whole: bool) -> Iterator[_Exposed]:
+    """Yield the result on the most exposed members of each attack: of attacks by these kinds of words, and of attacks
+    on the whole text if ``whole``, else of the threshold attacks."""
     model, of_kinds = subject.model, subject.model.by_kind or {}
     for name, attack in model.membership.items() if whole else ():
         for way in _whole_text_titles(model):
             yield _Exposed(way, name, attack.told, _why_invalid(attack))
     if whole and model.withdrawn:
         yield _Exposed(LEFT, WITHDRAWN, model.withdrawn.told, None, alone=True)
-    for kind in kinds:
+    for kind in kinds_of_words:
         found, way = of_kinds.get(kind), KIND_WAYS.get(kind, f"membership by {kind} words alone")
         if found is None or (kind == "targets" and found == of_kinds.get("ordinary")):  # the same words: no other test
             continue
@@ -504,14 +513,14 @@ def _exposed_results(subject: Subject, kinds: Sequence[str], whole: bool) -> Ite
         yield _Exposed(name, None, at.told, None, alone=True)
 
 
-def _exposed_members(subject: Subject, kinds: Sequence[str], whole: bool = False) -> Iterator[Number]:
-    """Yield, as numbers, the share of members that each attack identifies at a low false-positive rate: attacks by
-    these kinds of words and, if ``whole``, on the whole text.
+def _exposed_members(subject: Subject, kinds_of_words: Sequence[str], whole: bool = False) -> Iterator[Number]:
+    """Yield, as numbers, the share of members that each attack identifies at a low false-positive rate. The attacks are
+    those by these kinds of words and, if ``whole``, those on the whole text.
 
     Over few individuals no share is within. It is beyond if an exact test, corrected for all attacks, shows that so
     many members above every other are no chance.
     """
-    known = [(one, one.told) for one in _exposed_results(subject, kinds, whole) if one.told]
+    known = [(one, one.told) for one in _exposed_results(subject, kinds_of_words, whole) if one.told]
     alpha = FALSE_ALARM / 4 if subject.model.split_given else 1 - LEVEL  # a half, and two risks that ask
     for one, told in known:
         few, of = told.fpr is None, f", attack {one.attack}" if one.attack else ""
@@ -561,15 +570,15 @@ def _individual_numbers(subject: Subject) -> Iterator[Number]:
 
 
 def _kind_numbers(
-    subject: Subject, kind: KindMembership, way: str, names: Sequence[str] | None = None
+    subject: Subject, kind: KindMembership, description: str, attack_names: Sequence[str] | None = None
 ) -> Iterator[Number]:
-    """Yield the AUCs of the attacks by one kind of word, those in ``names`` if given; ``way`` describes the words.
-    Where members and others of a given split differ, attacks without shadow models are invalid."""
+    """Yield the AUCs of the attacks by one kind of word (all, or those in ``attack_names``) as numbers. Attacks without
+    shadow models are invalid if the two sides of a given split differ without the model."""
     for name, attack in kind.attacks.items():
-        if names is None or name in names:
+        if attack_names is None or name in attack_names:
             by_shadows = name in KIND_SHADOWS
             why, shadows = (None, kind.num_shadows) if by_shadows else (kind.why, None)
-            yield from _auc_numbers(way, name, attack, None, why, subject.model.fault, shadows)
+            yield from _auc_numbers(description, name, attack, None, why, subject.model.fault, shadows)
 
 
 def _passage_numbers(subject: Subject) -> Iterator[Number]:
@@ -593,20 +602,21 @@ def why_no_whole(passages: Passages) -> str:
     return NO_BASE_PASSAGES if asked else NO_WHOLE_PASSAGES
 
 
-def _passage_share(people: Exposed, asks_every_member: bool) -> Number:
-    """Return the `Number` for the share of members of whom a whole passage of their own text is extracted.
+def _passage_share(shares: Exposed, asks_every_member: bool) -> Number:
+    """Return the number for the share of members of whom a whole passage is extracted; ``shares`` has the shares of
+    members and of held-out individuals.
 
     One member is beyond the threshold if there is no such held-out individual; else the difference must lie over 0 with
     its whole interval. Zero of all members is an exact count; zero of a sample has an upper end.
     """
-    members, others = people.members, people.heldout
+    members, others = shares.members, shares.heldout
     number = Number(PASSAGE_OF, members, at_most=PASSAGE_AT_MOST, beside_base=True)
     if not members.value:
         end = 0.0 if asks_every_member else clopper_pearson(0, max(members.num_resampled, 1))[1]
         return number._replace(estimate=replace(members, high=members.value if members.value is None else end))
     if not others.value:
         return number._replace(is_shown=True)
-    return number._replace(estimate=people.excess, is_shown=bool(is_over(people.excess, 0.0)))
+    return number._replace(estimate=shares.excess, is_shown=bool(is_over(shares.excess, 0.0)))
 
 
 #: Description of the individuals of whom a passage comes back, and the largest share of those tested.
@@ -618,26 +628,32 @@ NO_BASE_PASSAGES = "whole passages were not counted, as there is no base model t
 NUM_AREAS, USUAL_RATE = 10, 0.05
 
 
-def _fewest_by_rate(at_most: float) -> tuple[int, int]:
-    """Return the least numbers (of members, of held-out individuals) to test, so that a difference of two rates of
-    `USUAL_RATE` has a half width equal to the threshold ``at_most``."""
+def _fewest_by_rate(threshold: float) -> tuple[int, int]:
+    """Return the smallest (number of members, number of held-out individuals) at which the interval of a difference of
+    two rates has a half width of at most the threshold.
+
+    Both rates are taken to be `USUAL_RATE`.
+    """
     half = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2) ** 2 * 2 * USUAL_RATE * (1 - USUAL_RATE)
-    n = math.ceil(half / at_most**2)
+    n = math.ceil(half / threshold**2)
     return n, n
 
 
-def _fewest_by_area(at_most: float) -> tuple[int, int]:
-    """Return the least numbers (of members, of held-out individuals) to test, so that a chance AUC, one of `NUM_AREAS`
-    simultaneous ones, stays within the threshold ``at_most``, and a rate at 1 % false positives exists."""
-    error = NormalDist().inv_cdf(1 - (1 - LEVEL) / (2 * NUM_AREAS)) / (at_most - CHANCE)
+def _fewest_by_area(threshold: float) -> tuple[int, int]:
+    """Return the smallest (number of members, number of held-out individuals) at which the interval of a chance AUC
+    stays within the threshold, and a rate at 1 % false positives exists.
+
+    It is one of `NUM_AREAS` simultaneous AUCs.
+    """
+    error = NormalDist().inv_cdf(1 - (1 - LEVEL) / (2 * NUM_AREAS)) / (threshold - CHANCE)
     n = math.ceil(error**2 / 6)
     return max(n, FEWEST_MEMBERS), max(n, FEWEST_OTHERS)
 
 
-def _fewest_by_none(at_most: float) -> tuple[int, int]:
-    """Return the least numbers (of members, of held-out individuals) to test, so that zero events have an upper
-    Clopper-Pearson bound equal to the threshold ``at_most``."""
-    n = math.ceil(math.log((1 - LEVEL) / 2) / math.log(1 - min(at_most, 0.999)))
+def _fewest_by_none(threshold: float) -> tuple[int, int]:
+    """Return the smallest (number of members, number of held-out individuals) at which zero events have an upper
+    Clopper-Pearson bound of at most the threshold."""
+    n = math.ceil(math.log((1 - LEVEL) / 2) / math.log(1 - min(threshold, 0.999)))
     return n, n
 
 

@@ -114,27 +114,27 @@ class Row(NamedTuple):
 Twins = Mapping[tuple[str, About], Number]
 
 
-def _unjudged_row(number: Number, controls: Sequence[Twins], at_most: float, *, strict: bool = False) -> Row:
-    """Return the row of a number before it is judged: its oriented estimate, and whether its controls, the unprotected
-    models (the twin first), prove that a leak would be found. ``strict``: the control must exceed the threshold too, by
-    as many shadow models."""
+def _unjudged_row(number: Number, controls: Sequence[Twins], threshold: float, *, strict: bool = False) -> Row:
+    """Return the row of a number without an outcome: its oriented estimate, and whether the same number of an
+    unprotected model (``controls``, the twin first) shows that a leak would be found. With ``strict`` that number must
+    also exceed the threshold, by as many shadow models."""
     twins = [twin for twin in (control.get(number.of) for control in controls) if twin]
     proofs = [(found, twin) for twin in twins if (found := twin.estimate)]
     estimate = number.estimate
     if number.null == CHANCE:
         estimate = estimate and orient_auc(estimate, proofs[0][0] if proofs else None)
         proofs = [(orient_auc(proof, proof), twin) for proof, twin in proofs]
-    at_most = at_most if number.at_most is None else number.at_most
+    threshold = threshold if number.at_most is None else number.at_most
     control = number.control if isinstance(number.control, bool | None) else None
     if number.control == TWIN and proofs:
         least_shadows = MIN_SHADOWS if number.num_shadows and strict else 0
         control = any(
             is_over(proof, number.null)
-            and (not strict or (proof.value or 0.0) > at_most)
+            and (not strict or (proof.value or 0.0) > threshold)
             and (twin.num_shadows or 0) >= least_shadows
             for proof, twin in proofs
         )
-    return Row(number, estimate, control, at_most)
+    return Row(number, estimate, control, threshold)
 
 
 def gate_outcome(
@@ -209,7 +209,7 @@ def verdict(
 
 
 def _default_language_gate(corpus: CorpusEvidence | None) -> Iterator[GateConfig]:
-    """Yield the default gate on the documents' languages, if the corpus fails it."""
+    """Yield the default gate on the documents' languages if the documents fail it; otherwise nothing."""
     gate = GateConfig(measure=OTHER_LANGUAGE, at_most=MOST_OTHER_LANGUAGE)
     if _language_result(corpus, gate).outcome == FAIL:
         yield gate
@@ -276,7 +276,7 @@ def _gate_results(
 
 
 def _gate_result(row: Row, gate: GateConfig, small_cell: int) -> GateResult:
-    """Return the result of one number at its gate: labels, bound, outcome and reason."""
+    """Judge the number in a row at a gate; return the result with labels, bound, outcome and reason."""
     number = row.number
     outcome, reason = gate_outcome(row.estimate, row.at_most, row.control, small_cell=small_cell)
     if number.missing:
@@ -326,11 +326,11 @@ def judge_risks(audit: AuditEvidence, config: VerdictConfig | None = None) -> Ri
     ----------
     config : thresholds and relevant risks; default: those of the job's settings
     """
-    settings, config, cell = audit.settings.get("verdict"), config or _config_of(audit), audit.cell
+    settings, config, cell = audit.settings.get("verdict"), config or _verdict_config_of(audit), audit.cell
     audit = _with_heads_as_models(audit)
     rows = [_judge_model(found, audit, config, cell) for found in _last_indices(audit).values()]
     if is_elsewhere(audit):
-        rows = [_not_better_than(rows[0], row) for row in rows]  # the model itself comes first
+        rows = [_limit_by_source(rows[0], row) for row in rows]  # the model itself comes first
     fixed = audit.verdict.fixed_before_training if audit.verdict else None
     return RiskTable(own_thresholds=bool(settings), fixed_before_training=fixed, rows=rows, arithmetic=ARITHMETIC)
 
@@ -338,9 +338,9 @@ def judge_risks(audit: AuditEvidence, config: VerdictConfig | None = None) -> Ri
 def outcomes_of(audit: AuditEvidence) -> list[KeptOutcome]:
     """Return, as records for later audits, the outcome of every risk of every training whose files have a digest;
     earlier audits are ignored."""
-    config, alone = _config_of(audit), replace(_with_heads_as_models(audit), earlier=None)
+    config, alone = _verdict_config_of(audit), replace(_with_heads_as_models(audit), earlier=None)
     return [
-        _outcome_record(risk, alone.models[number], alone, config)
+        _judge_and_record(risk, alone.models[number], alone, config)
         for numbers in _last_indices(alone).values()
         for number in numbers
         if alone.models[number].digest
@@ -353,8 +353,8 @@ def _with_heads_as_models(audit: AuditEvidence) -> AuditEvidence:
     return replace(audit, models=audit.every_model, heads=None)
 
 
-def _outcome_record(risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: VerdictConfig) -> KeptOutcome:
-    """Return the outcome of one risk of one model as a record that later audits compare with."""
+def _judge_and_record(risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: VerdictConfig) -> KeptOutcome:
+    """Judge one risk of one model; return the outcome as a record that later audits compare with."""
     found = _judge_risk(risk, model, audit, config, audit.cell)
     numbers = [n for n in risk.numbers(_with_extraction(model, audit)) if n.estimate and n.estimate.value is not None]
     seed = audit.settings.get("seed")
@@ -378,17 +378,17 @@ def _outcome_record(risk: Risk, model: ModelEvidence, audit: AuditEvidence, conf
 
 
 def _tested_names(number: Number) -> list[str]:
-    """Return the names that a later audit must have measured too before it overrules this number: the attack, and the
-    description of its words."""
+    """Return the names (of the attack, of its words) that a later audit must have measured too before its result
+    replaces that of this number."""
     attack = number.about.attack
     return [number.what] if attack is None else [attack] if number.about.part else [attack, number.what]
 
 
-def _with_earlier(
+def _apply_earlier_audits(
     result: RiskResult, models: Sequence[ModelEvidence], audit: AuditEvidence, config: VerdictConfig
 ) -> tuple[RiskResult, list[str]]:
-    """Return (result, notes): the result is not "within" while a worse result of an earlier audit of the same files is
-    unexplained, and each such result gets a note."""
+    """Return (result, notes) of a risk, compared with earlier audits of the same model files. The result cannot be
+    "within" while an earlier, worse one is unexplained; each worse one adds a note."""
     notes = []
     now = {model.digest: model for model in models}
     all_digests = {model.digest for model in audit.models}
@@ -398,7 +398,7 @@ def _with_earlier(
         is_worse = ORDER.index(row.outcome) > ORDER.index(result.outcome)
         if row.risk != result.risk or not is_worse or not (own or is_left_out):
             continue
-        again = _outcome_record(RISKS[row.risk], own, audit, config) if own else None
+        again = _judge_and_record(RISKS[row.risk], own, audit, config) if own else None
         covers = again is not None and (
             set(row.numbers) <= set(again.numbers) and row.num_shadows <= again.num_shadows and row.seed == again.seed
         )
@@ -417,24 +417,31 @@ def _with_earlier(
     return result, notes
 
 
-def _not_better_than(source: ModelRisks, copied: ModelRisks) -> ModelRisks:
-    """Return the verdict on a copy of a model, made no better than that on its source: a second test may succeed by
-    chance."""
+def _limit_by_source(source_verdict: ModelRisks, copy_verdict: ModelRisks) -> ModelRisks:
+    """Return the verdict on a copy of a model, with no outcome better than that on the model itself, because a second
+    test may succeed by chance."""
     results = [
         replace(own, outcome=first.outcome, reason=OF_SOURCE)
         if ORDER.index(first.outcome) > ORDER.index(own.outcome)
         else own
-        for first, own in zip(source.results, copied.results, strict=True)
+        for first, own in zip(source_verdict.results, copy_verdict.results, strict=True)
     ]
-    if results == copied.results or source is copied:
-        return copied
-    if ORDER.index(source.outcome) <= ORDER.index(copied.outcome):
-        return replace(copied, results=results)
-    return replace(copied, results=results, outcome=source.outcome, reason=source.reason, change=source.change)
+    if results == copy_verdict.results or source_verdict is copy_verdict:
+        return copy_verdict
+    if ORDER.index(source_verdict.outcome) <= ORDER.index(copy_verdict.outcome):
+        return replace(copy_verdict, results=results)
+    return replace(
+        copy_verdict,
+        results=results,
+        outcome=source_verdict.outcome,
+        reason=source_verdict.reason,
+        change=source_verdict.change,
+    )
 
 
-def _config_of(audit: AuditEvidence) -> VerdictConfig:
-    """Return the verdict settings of an audit, restricted to the risks of the model access that its dossier grants."""
+def _verdict_config_of(audit: AuditEvidence) -> VerdictConfig:
+    """Return the verdict settings of an audit. They have only the risks of an adversary with the model access that the
+    dossier's settings grant."""
     settings, dossier = audit.settings.get("verdict"), audit.settings.get("dossier")
     config = VerdictConfig(**settings) if isinstance(settings, Mapping) else VerdictConfig()
     return config.of_access(dossier.get("access") if isinstance(dossier, Mapping) else None)
@@ -466,7 +473,7 @@ def _judge_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictCo
         worst = max(found, key=lambda result: ORDER.index(result.outcome))
         if not worst.found and (first_found := next((r for r in found if r.found), None)):
             worst = replace(worst, found=first_found.found, found_at_most=first_found.found_at_most)
-        result, earlier = _with_earlier(worst, [audit.models[number] for number in numbers], audit, config)
+        result, earlier = _apply_earlier_audits(worst, [audit.models[number] for number in numbers], audit, config)
         results.append(result)
         notes += earlier
     unset = [
@@ -559,8 +566,8 @@ def _num_rates(model: ModelEvidence, audit: AuditEvidence) -> int | None:
 
 
 def _widen_for_given_split(number: Number, estimate: Estimate, num_rates: int) -> Estimate:
-    """Return the estimate with an interval so wide that a model with a given split is judged beyond by chance no more
-    often than `FALSE_ALARM`.
+    """Return the estimate with a wider interval, by which a model with a given split is judged beyond the threshold by
+    chance at most as often as `FALSE_ALARM`.
 
     Nothing verifies such a list. Half of the false alarms is reserved for exact tests; the areas of both membership
     risks, which are simultaneous already, and all rates share the other half.
@@ -571,13 +578,13 @@ def _widen_for_given_split(number: Number, estimate: Estimate, num_rates: int) -
     return simultaneous(estimate, num * max(num_rates, 1))
 
 
-def _require_shadows(chosen: Row, rows: Sequence[Row]) -> Row:
-    """Return ``chosen``, the row that decides a risk, if an attack with enough shadow models is within the threshold
-    too; else that row with the outcome not shown, and the reason."""
+def _require_shadows(deciding_row: Row, rows: Sequence[Row]) -> Row:
+    """Return the row that decides a risk. Its outcome becomes "not shown" unless an attack with enough shadow models is
+    within the threshold too."""
     strong = [row for row in rows if (row.number.num_shadows or 0) >= MIN_SHADOWS]
     if any(row.outcome == WITHIN for row in strong):
-        return chosen
-    return chosen._replace(outcome=NOT_SHOWN, reason=strong[0].reason if strong else WITHOUT_SHADOWS)
+        return deciding_row
+    return deciding_row._replace(outcome=NOT_SHOWN, reason=strong[0].reason if strong else WITHOUT_SHADOWS)
 
 
 def _deciding_row(rows: Sequence[Row]) -> Row | None:
@@ -601,8 +608,8 @@ def _deciding_row(rows: Sequence[Row]) -> Row | None:
 
 
 def _surest_finding(rows: Sequence[Row]) -> Number | None:
-    """Return the number whose interval lies farthest above the value of a model that leaks nothing, whatever the
-    threshold; None if none lies above."""
+    """Return the number whose interval lies farthest above its value for a model that leaks nothing; None if no
+    interval lies above. The threshold plays no part."""
     said = [row for row in rows if not row.number.invalid and not row.number.missing]
     over = [row for row in said if is_over(row.estimate, row.number.null)]
     surest = max(over, key=lambda row: _lower_end(row) - row.number.null, default=None)
@@ -647,7 +654,8 @@ UNKNOWN_RECALL = "how many identifiers the detectors missed was not measured, an
 
 
 def base_may_know(base: ModelEvidence | None, extracted: ExtractedModel | None = None) -> bool:
-    """Return whether a base model distinguishes members from others, or leaks their identifiers, beyond chance.
+    """Return whether a base model may already know the members: it measurably distinguishes members from others, or
+    leaks their identifiers more.
 
     Its membership attacks and leak rates are compared with their null values simultaneously (Bonferroni), so a base
     that saw nobody is suspected in 2.5 % of runs.
@@ -668,15 +676,15 @@ def base_may_know(base: ModelEvidence | None, extracted: ExtractedModel | None =
 
 
 def _base_may_know_members(model: ModelEvidence, audit: AuditEvidence) -> bool:
-    """Return whether this model's base model may already know the members; see `base_may_know`."""
+    """Return whether the base model of this model may already know the members; see `base_may_know`."""
     own = (m for m in audit.models if (m.model, m.objective, m.recipe) == (model.model, model.objective, "base"))
     base = next(own, None)
     return base is not None and base_may_know(*_with_extraction(base, audit))
 
 
 def _control_models(model: ModelEvidence, audit: AuditEvidence) -> list[ModelEvidence]:
-    """Return the unprotected models that serve as positive controls: the twin, and plain models of the same base
-    trained at least `LONGER` times as long, or as long on repeated documents."""
+    """Return the unprotected models that serve as positive controls of a model: its twin, and plain models of the same
+    base trained at least `LONGER` times as long (or as long on repeated documents)."""
     if is_elsewhere(audit):  # nothing is known of any training: no model of it is a control
         return []
     twin = _unprotected_twin(model, audit.models)
@@ -694,9 +702,9 @@ def _control_models(model: ModelEvidence, audit: AuditEvidence) -> list[ModelEvi
     return [*([twin] if twin else ()), *others]
 
 
-def _judge_row(row: Row, has_twin: bool, known: bool, cell: int, num_rates: int | None = None) -> Row:
-    """Return the row with outcome and reason. ``known``: the base may know the members; ``cell``: smallest publishable
-    count; ``num_rates``: see `_num_rates`."""
+def _judge_row(row: Row, has_twin: bool, base_knows: bool, cell: int, num_rates: int | None = None) -> Row:
+    """Return the row with outcome and reason. ``cell`` is the smallest publishable count; ``num_rates`` is from
+    `_num_rates`, None for a split drawn at random."""
     number, raw, estimate = row.number, row.number.estimate, row.estimate
 
     def judged(outcome: str, reason: str) -> Row:
@@ -731,7 +739,7 @@ def _judge_row(row: Row, has_twin: bool, known: bool, cell: int, num_rates: int 
         return judged(NOT_SHOWN, WITHOUT_TWIN)
     if estimate.high > row.at_most:  # it could be beyond, whatever the attack finds in the twin
         return judged(NOT_SHOWN, WIDE)
-    if known and number.beside_base:
+    if base_knows and number.beside_base:
         return judged(NOT_SHOWN, BESIDE_KNOWN)
     if not row.control:
         return judged(NOT_SHOWN, WITHOUT_POWER)
@@ -780,7 +788,7 @@ def _with_extraction(model: ModelEvidence, audit: AuditEvidence) -> Subject:
 def _reason_and_change(
     relevant: Sequence[RiskResult], outcome: str, model: ModelEvidence, recipe: Recipe | None
 ) -> tuple[str, str]:
-    """Return (why the verdict is as it is, what would change it), as English sentences."""
+    """Return two English texts: why the verdict is as it is, and what would change it."""
     deciding = [result for result in relevant if result.outcome == outcome]
     if not deciding:
         return "no risk was declared relevant", "name the relevant risks in [verdict] risks"
@@ -825,16 +833,18 @@ def _join_names(names: Sequence[str], between: str = ", ") -> str:
     return between.join(names)
 
 
-def with_published_numbers(table: RiskTable, before: AuditEvidence, published: AuditEvidence) -> RiskTable:
-    """Return the verdicts with the published estimates of their deciding numbers. ``before`` is the audit before
-    publication, on which the verdicts were computed."""
+def with_published_numbers(table: RiskTable, unpublished: AuditEvidence, published: AuditEvidence) -> RiskTable:
+    """Return the verdicts with the published estimates of the numbers that decided them. The verdicts were computed on
+    the ``unpublished`` audit."""
     rows = []
-    before, published = _with_heads_as_models(before), _with_heads_as_models(published)
-    for row, numbers in zip(table.rows, _last_indices(before).values(), strict=True):
+    unpublished, published = _with_heads_as_models(unpublished), _with_heads_as_models(published)
+    for row, numbers in zip(table.rows, _last_indices(unpublished).values(), strict=True):
         config = VerdictConfig.model_validate({result.risk: result.at_most for result in row.results})
         results = []
         for result in row.results:
-            deciding = [number for number in numbers if _is_result_of(before.models[number], result, before, config)]
+            deciding = [
+                number for number in numbers if _is_result_of(unpublished.models[number], result, unpublished, config)
+            ]
             shown = [_with_extraction(published.models[number], published) for number in deciding]
             every = [_with_extraction(published.models[number], published) for number in numbers]
             found = _published_estimate(replace(result, what=result.found), every) if result.found else None
@@ -843,18 +853,17 @@ def with_published_numbers(table: RiskTable, before: AuditEvidence, published: A
     return replace(table, rows=rows)
 
 
-def _is_result_of(model: ModelEvidence, result: RiskResult, audit: AuditEvidence, config: VerdictConfig) -> bool:
-    """Return whether this training, among several that differ in the seed, is the one whose number decided the
-    result."""
-    own = _judge_risk(RISKS[result.risk], model, audit, config, audit.cell)
+def _is_result_of(training: ModelEvidence, result: RiskResult, audit: AuditEvidence, config: VerdictConfig) -> bool:
+    """Return whether the result was decided by a number of this training, one of several that differ in their seed."""
+    own = _judge_risk(RISKS[result.risk], training, audit, config, audit.cell)
     same = (own.outcome, own.reason) == (result.outcome, result.reason) or result.reason == EARLIER
     return same and own.what == result.what
 
 
-def _published_estimate(result: RiskResult, shown: Sequence[Subject]) -> Estimate | None:
-    """Return the worst estimate, in the published evidence ``shown``, of the number that decided the result (AUCs by
-    distance from chance); None if none is published."""
-    numbers = [n for subject in shown for n in RISKS[result.risk].numbers(subject) if n.what == result.what]
+def _published_estimate(result: RiskResult, published: Sequence[Subject]) -> Estimate | None:
+    """Return the worst published estimate of the number that decided the result, among the trainings in ``published``
+    (AUCs by distance from chance); None if none is published."""
+    numbers = [n for subject in published for n in RISKS[result.risk].numbers(subject) if n.what == result.what]
     known = [
         (abs(found.value - CHANCE) if n.null == CHANCE else found.value, found)
         for n in numbers

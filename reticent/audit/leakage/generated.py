@@ -65,7 +65,7 @@ def bleu_counts(texts: Sequence[str], references: Sequence[Sequence[str]], *, to
 
 
 def bleu_of(counts: np.ndarray) -> np.ndarray:
-    """Return BLEU, 0 to 1, from each row of summed counts, float64 (rows,).
+    """Return the BLEU score, from 0 to 1, of each row of summed counts (as from `bleu_counts`); float64 (rows,).
 
     An order without a match is smoothed as by default in sacrebleu: it counts as 1/2, 1/4, … of a match.
     """
@@ -93,8 +93,8 @@ def rouge_scores(texts: Sequence[str], references: Sequence[str]) -> np.ndarray:
 def continuations(
     texts: Sequence[str], references: Sequence[str], individuals: np.ndarray, **bootstrap: Unpack[Bootstrap]
 ) -> Continuations:
-    """Return BLEU and ROUGE of generated texts against the documents' true continuations, with intervals clustered by
-    individual.
+    """Measure BLEU and ROUGE of generated texts against the true continuations (``references``), with bootstrap
+    intervals over individuals.
 
     Parameters
     ----------
@@ -149,8 +149,8 @@ class Written:
 
 
 def draw_prompts(store: TokenStore, members: np.ndarray, config: GenerationConfig, seed: int) -> np.ndarray:
-    """Return the ascending numbers of the documents whose beginnings become prompts, int64: longer than a prompt, at
-    most ``num_prompts`` of the larger side and the same share of the other.
+    """Draw the documents whose beginnings become prompts, and return their numbers, ascending int64. The same share of
+    members' and of others' documents is drawn, at most ``num_prompts`` of either.
 
     The same share of both sides is drawn. The beginning of a document tends to elicit its own words, and rates are over
     all identifiers, so a side with more prompts per document would seem to leak more.
@@ -168,23 +168,23 @@ def draw_prompts(store: TokenStore, members: np.ndarray, config: GenerationConfi
 
 def newly_written(
     prompts: np.ndarray,
-    made: np.ndarray,
+    generated: np.ndarray,
     identifiers: Identifiers,
     table: SurfaceTable,
     tokenizer: PreTrainedTokenizerFast,
 ) -> np.ndarray:
-    """Return whether each identifier occurs in a generated continuation (``made``) whose prompt does not contain it,
-    bool (num_identifiers,).
+    """Return whether each identifier occurs in a generated continuation whose prompt does not contain it, bool
+    (num_identifiers,).
 
     Parameters
     ----------
     prompts : int array, shape (P, prefix tokens)
-    made : int array, shape (P, samples, tokens), -1 after the end
+    generated : int array, shape (P, samples, tokens), -1 after the end
     """
     given, given_row = _find_in_token_rows(list(prompts.tolist()), identifiers, table, tokenizer)
-    rows = [[token for token in row if token >= 0] for row in made.reshape(-1, made.shape[-1]).tolist()]
+    rows = [[token for token in row if token >= 0] for row in generated.reshape(-1, generated.shape[-1]).tolist()]
     written, row = _find_in_token_rows(rows, identifiers, table, tokenizer)
-    row = row // made.shape[1]
+    row = row // generated.shape[1]
     new = ~np.isin(row * identifiers.num + written, given_row * identifiers.num + given)
     found = np.zeros(identifiers.num, dtype=bool)
     found[written[new]] = True
@@ -199,7 +199,7 @@ def _find_in_token_rows(
 
     texts = pa.array(core_tokenizer(tokenizer).decode(rows, skip_special_tokens=True), pa.large_string())
     words = _rust.segment(texts)
-    surfaces = table.known(pa.record_batch(words.surfaces(texts)).column("word").to_pylist())
+    surfaces = table.look_up(pa.record_batch(words.surfaces(texts)).column("word").to_pylist())
     row = np.repeat(np.arange(len(rows)), np.diff(words.doc_offsets))
     following = np.diff(row, prepend=-1) == 0
     places, numbers, _ = identifiers.find(surfaces, following)
@@ -239,16 +239,16 @@ def _decoding(config: GenerationConfig) -> Decoding:
 
 
 def texts_by_row(
-    written: Written, store: TokenStore, config: GenerationConfig, tokenizer: PreTrainedTokenizerFast
+    continued: Written, store: TokenStore, config: GenerationConfig, tokenizer: PreTrainedTokenizerFast
 ) -> tuple[list[str], list[list[str]]]:
-    """Return, for each prompted document, (its true remainder, cut to the length of a continuation; its generated
-    continuations) as text."""
+    """Return two lists with an entry for each prompted document, as text: its true remainder, cut to the length of a
+    continuation, and its generated continuations."""
     decode = core_tokenizer(tokenizer).decode
-    first = store.doc_offsets[written.documents] + config.prefix_tokens
-    end = np.minimum(first + config.num_tokens, store.doc_offsets[written.documents + 1])
+    first = store.doc_offsets[continued.documents] + config.prefix_tokens
+    end = np.minimum(first + config.num_tokens, store.doc_offsets[continued.documents + 1])
     rest = decode([store.input_ids[a:b].tolist() for a, b in zip(first, end, strict=True)], skip_special_tokens=True)
-    rows = [[token for token in sample if token >= 0] for own in written.made.tolist() for sample in own]
-    texts, num = decode(rows, skip_special_tokens=True), written.made.shape[1]
+    rows = [[token for token in sample if token >= 0] for own in continued.made.tolist() for sample in own]
+    texts, num = decode(rows, skip_special_tokens=True), continued.made.shape[1]
     return list(rest), [list(texts[at : at + num]) for at in range(0, len(texts), num)]
 
 
@@ -279,7 +279,7 @@ def generated_leakage(
         written = newly_written(continued.prompts, continued.made, identifiers, table, tokenizer)
         true, texts = texts_by_row(continued, store, config, tokenizer)
         heldout, of_members = (
-            _side_quality(np.flatnonzero(side), store.individual[documents], true, texts, **bootstrap)
+            _measure_side(np.flatnonzero(side), store.individual[documents], true, texts, **bootstrap)
             if side.any()
             else None
             for side in (~members[documents], members[documents])
@@ -296,19 +296,19 @@ def generated_leakage(
     )
 
 
-def _side_quality(
-    chosen: np.ndarray,
+def _measure_side(
+    documents: np.ndarray,
     individuals: np.ndarray,
-    true: Sequence[str],
-    texts: Sequence[Sequence[str]],
+    remainders: Sequence[str],
+    generated: Sequence[Sequence[str]],
     **bootstrap: Unpack[Bootstrap],
 ) -> Continuations:
-    """Return BLEU and ROUGE of the continuations (``texts``) of the ``chosen`` documents, all of members or all of
-    others, against their true remainders (``true``)."""
-    num_samples = len(texts[0])
+    """Return BLEU and ROUGE of the generated continuations of these documents (those of one side) against their true
+    remainders."""
+    num_samples = len(generated[0])
     return continuations(
-        [text for i in chosen for text in texts[i]],
-        [true[i] for i in chosen for _ in range(num_samples)],
-        np.repeat(individuals[chosen], num_samples),
+        [text for i in documents for text in generated[i]],
+        [remainders[i] for i in documents for _ in range(num_samples)],
+        np.repeat(individuals[documents], num_samples),
         **bootstrap,
     )

@@ -72,7 +72,7 @@ class _Level:
     numbers: np.ndarray
 
 
-def continues(words: Words) -> np.ndarray:
+def follows_directly(words: Words) -> np.ndarray:
     """Return whether each word directly follows the previous word of the same document, bool (S,).
 
     It does not if a word without a token of its own lies between them.
@@ -143,9 +143,9 @@ class Identifiers:
         self.num_common: dict[Part, int] = {"direct": num_direct_common, "indirect": self._num_common_ngrams(counted)}
 
     def _build_levels(self, surfaces: np.ndarray, of_word: np.ndarray, k: int, num_surfaces: int) -> None:
-        """Build the tables of n-grams, one for each length, with their supports, and number the identifiers among
-        them."""
-        following, used = continues(self.words), 0
+        """Build one table of n-grams with their supports for each length up to ``max_n``, and number the n-grams that
+        are identifiers."""
+        following, used = follows_directly(self.words), 0
         ids = surfaces
         is_indirect = []
         for n in range(1, self.max_n + 1):
@@ -167,7 +167,7 @@ class Identifiers:
 
     def _find_occurrences(self, surfaces: np.ndarray, direct: np.ndarray, of_word: np.ndarray) -> None:
         """Find all occurrences of identifiers in the words, and store position, number, length and flags of each."""
-        places, numbers, lengths = self.find(surfaces, continues(self.words))
+        places, numbers, lengths = self.find(surfaces, follows_directly(self.words))
         self.uses = numbers, of_word[places], places
         flags = np.where(self._is_indirect[numbers], INDIRECT, 0).astype(np.uint8)
         single = lengths == 1
@@ -181,7 +181,7 @@ class Identifiers:
     def _num_common_ngrams(self, counted: np.ndarray) -> int:
         """Return the number of distinct n-grams that are protected as they are written, but are too common to identify
         anyone once words are compared by coarse surface forms."""
-        following, total = continues(self.words), 0
+        following, total = follows_directly(self.words), 0
         for n in range(1, self.n + 1):
             starts = np.flatnonzero((self.words.ngram_starts >> (n - 1) & 1).astype(bool) & counted)
             starts = starts[starts + n <= len(self.words)]
@@ -242,7 +242,7 @@ class Identifiers:
         context : the contexts of the predictions, or None
         own : bool array, shape (P,), the scored words that are the words of these identifiers, in order; None: all
         """
-        following = continues(words)
+        following = follows_directly(words)
         places, numbers, lengths = self.find(predicted, following)
         anywhere = np.zeros(self.num, dtype=bool)
         anywhere[numbers] = True
@@ -266,8 +266,8 @@ class Identifiers:
         return among
 
     def parts(self) -> Iterator[tuple[Part, np.ndarray]]:
-        """Yield ("both", "direct" or "indirect", mask of the occurrences of these identifiers, bool (occurrences,)),
-        for identifiers of up to n words."""
+        """Yield (part, mask of its occurrences, bool (occurrences,)) for the parts "both", "direct" and "indirect" of
+        the identifiers of up to n words."""
         within = self.lengths <= self.n
         for part, bits in PART_FLAGS.items():
             yield part, ((self.flags & bits) != 0) & within
@@ -294,36 +294,36 @@ def _ngram_pairs(ids: np.ndarray, level: _Level, following: np.ndarray | None) -
 
 
 def _in_context(
-    places: np.ndarray,
+    positions: np.ndarray,
     numbers: np.ndarray,
     lengths: np.ndarray,
-    held: tuple[np.ndarray, np.ndarray, np.ndarray],
+    occurrences: tuple[np.ndarray, np.ndarray, np.ndarray],
     context: Context,
 ) -> np.ndarray:
-    """Return whether the model's context window at each predicted identifier contains an occurrence of it, bool
-    (predictions,). ``held`` has the (positions, identifier numbers, lengths) of the occurrences.
+    """Return whether the context window of each predicted identifier contains an occurrence of the same identifier,
+    bool (predictions,). ``occurrences`` has positions, identifier numbers and lengths.
 
     The context of a causal model is the words before. The context of a masked model is the words of its window that are
     not masked in the same pass. The words of an n-gram (n >= 2) are predicted in several passes, so its context is the
     words of the window outside the n-gram.
     """
-    if not len(held[0]) or not len(places):
-        return np.zeros(len(places), dtype=bool)
+    if not len(occurrences[0]) or not len(positions):
+        return np.zeros(len(positions), dtype=bool)
     size = int(context.windows.max(initial=0)) + 1
-    keys = held[1] * size + context.windows[held[0]]
-    order = np.lexsort((held[0], keys))
-    keys, at = keys[order], held[0][order]
-    wanted = numbers * size + context.windows[places]
+    keys = occurrences[1] * size + context.windows[occurrences[0]]
+    order = np.lexsort((occurrences[0], keys))
+    keys, at = keys[order], occurrences[0][order]
+    wanted = numbers * size + context.windows[positions]
     first, end = (np.searchsorted(keys, wanted, side) for side in ("left", "right"))
     stands = first < end
     earliest = at[np.minimum(first, len(at) - 1)]
-    before = stands & (earliest + lengths <= places)
+    before = stands & (earliest + lengths <= positions)
     if context.folds is None:
         return before
-    behind = stands & (at[np.maximum(end - 1, 0)] >= places + lengths)
+    behind = stands & (at[np.maximum(end - 1, 0)] >= positions + lengths)
     # For single words: how many occurrences in the window are masked in the same pass?
     num_folds = int(context.folds.max(initial=0)) + 1
     masked = np.sort(keys * num_folds + context.folds[at])
-    own = wanted * num_folds + context.folds[places]
+    own = wanted * num_folds + context.folds[positions]
     num_masked = np.searchsorted(masked, own, "right") - np.searchsorted(masked, own, "left")
     return np.where(lengths == 1, end - first > num_masked, before | behind)

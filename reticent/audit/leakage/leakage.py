@@ -40,7 +40,7 @@ from reticent.audit.evidence.leakage import (
     Unshared,
     f1_from_jaccard,
 )
-from reticent.audit.leakage.identifiers import PART_FLAGS, Context, Identifiers, Predicted, continues
+from reticent.audit.leakage.identifiers import PART_FLAGS, Context, Identifiers, Predicted, follows_directly
 from reticent.audit.leakage.unshared import Users
 from reticent.audit.leakage.words import NO_SURFACE, Words
 from reticent.audit.scoring.scores import word_folds
@@ -90,11 +90,12 @@ class _Ownership:
         return found, np.bincount(row, weights=weight, minlength=len(codes)), codes
 
 
-def _owners_of(identifiers: Identifiers, chosen: np.ndarray) -> _Ownership:
-    """Return the distinct (individual, identifier) pairs of the occurrences that ``chosen`` selects."""
+def _owners_of(identifiers: Identifiers, is_chosen: np.ndarray) -> _Ownership:
+    """Return the distinct (individual, identifier) pairs among the identifier occurrences that the mask ``is_chosen``
+    selects."""
     # A pair is packed into one number, because NumPy sorts numbers ten times faster than rows.
     size = max(identifiers.num, 1)
-    pairs = np.sort(identifiers.individuals[chosen].astype(np.int64) * size + identifiers.numbers[chosen])
+    pairs = np.sort(identifiers.individuals[is_chosen].astype(np.int64) * size + identifiers.numbers[is_chosen])
     owners, owned = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], size)
     return _Ownership(owners, owned)
 
@@ -153,8 +154,8 @@ def privacy(identifiers: Identifiers, found: Predicted, **bootstrap: Unpack[Boot
 
 
 def _num_unpredictable(identifiers: Identifiers, part: Part) -> int:
-    """Return the number of protected words (of direct or indirect identifiers or both, ``part``) that hold an unknown
-    token, which no prediction can match."""
+    """Return the number of protected words of a part ("direct", "indirect" or "both") with an unknown token, which no
+    prediction can match."""
     return int(
         np.count_nonzero(((identifiers.words.flags & PART_FLAGS[part]) != 0) & (identifiers.surfaces == NO_SURFACE))
     )
@@ -235,9 +236,12 @@ def excess_leakage(
     before: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> dict[Part, Excess]:
-    """Return the leak rates of members and of held-out individuals and their difference, for direct and indirect
-    identifiers and both: over all identifiers, over those that only members or only others use, and without held-out
-    individuals who hold near-copies. ``before`` has the leaks of the base model, to be subtracted.
+    """Return the leak rates of members' and of held-out individuals' identifiers and their difference, for each part
+    ("direct", "indirect", "both"). There are further rates over identifiers of one side only, and without holders of
+    near-copies.
+
+    There are rates over all identifiers, over those that only members or only others use, and without held-out
+    individuals who hold near-copies.
 
     With the leaks of the base model (``before``) the rates are changes, each individual being their own control. The
     difference of the differences is the effect of training on the members' own documents, without the knowledge of the
@@ -326,11 +330,12 @@ def exposed_individuals(
     own = within & compared.users.has_one_user[identifiers.numbers]
     member = is_member[identifiers.places]
 
-    def of_side(chosen: np.ndarray, of_word: np.ndarray) -> Counts:
-        """Return (whether exposed, whether the individual counts, code) of each individual of one side."""
-        codes = np.unique(words.individuals[of_word])
-        row = np.searchsorted(codes, identifiers.individuals[own & chosen])
-        any_leak = np.bincount(row, leaked[identifiers.numbers[own & chosen]], minlength=len(codes)) > 0
+    def of_side(is_own_occurrence: np.ndarray, is_own_word: np.ndarray) -> Counts:
+        """Return three arrays with an entry for each individual of one side: whether exposed, whether the individual
+        counts, code."""
+        codes = np.unique(words.individuals[is_own_word])
+        row = np.searchsorted(codes, identifiers.individuals[own & is_own_occurrence])
+        any_leak = np.bincount(row, leaked[identifiers.numbers[own & is_own_occurrence]], minlength=len(codes)) > 0
         return any_leak.astype(np.float64), (np.bincount(row, minlength=len(codes)) > 0).astype(np.float64), codes
 
     members, heldout = of_side(member, is_member), of_side(~member, ~is_member)
@@ -344,14 +349,14 @@ def exposed_individuals(
 def shared_over_base(
     identifiers: Identifiers,
     leaked: np.ndarray,
-    before: np.ndarray,
+    base_leaked: np.ndarray,
     compared: Compared,
     **bootstrap: Unpack[Bootstrap],
 ) -> Estimate:
-    """Return the leak rate of the identifiers that members and others both use, minus that under the base model
-    (``before``); there is no held-out control for it."""
+    """Return the leak rate of the identifiers that both members and others use, minus the same rate of the base model.
+    There is no held-out control for it."""
     chosen = (identifiers.lengths <= identifiers.n) & compared.users.is_shared[identifiers.numbers]
-    change = leaked.astype(np.int64) - before
+    change = leaked.astype(np.int64) - base_leaked
     counts = _owners_of(identifiers, chosen).per_individual(np.unique(identifiers.words.individuals), change)
     return ratio_estimate(*counts, signed=True, **bootstrap)
 
@@ -431,14 +436,16 @@ def adversary_graphs(
     return [*graphs, _compare_graph(None, training, whole)]
 
 
-def _compare_graph(share: float | None, own: Identifiers, whole: Identifiers) -> Graph:
-    """Return the `Graph` of an adversary who has a share of the corpus (``own``: its identifiers), with the number of
-    its indirect identifiers and of those that are not indirect in the ``whole`` corpus."""
-    indirect = (own.flags & INDIRECT) != 0
-    true = np.isin(_occurrence_keys(own)[indirect], _occurrence_keys(whole)[(whole.flags & INDIRECT) != 0])
-    numbers = own.numbers[indirect]
+def _compare_graph(share: float | None, known: Identifiers, corpus_wide: Identifiers) -> Graph:
+    """Return the graph of an adversary who has a share of the documents, from the identifiers in these (``known``). It
+    counts which of them are not identifiers in the whole corpus (``corpus_wide``)."""
+    indirect = (known.flags & INDIRECT) != 0
+    true = np.isin(
+        _occurrence_keys(known)[indirect], _occurrence_keys(corpus_wide)[(corpus_wide.flags & INDIRECT) != 0]
+    )
+    numbers = known.numbers[indirect]
     num = len(np.unique(numbers))
-    return Graph(share, own, num, num - len(np.unique(numbers[true])))
+    return Graph(share, known, num, num - len(np.unique(numbers[true])))
 
 
 def _occurrence_keys(identifiers: Identifiers) -> np.ndarray:
@@ -472,7 +479,7 @@ def low_cost_membership(
         called = np.zeros(len(codes), dtype=bool)
         called[np.searchsorted(codes, own.individuals[known])] = True
         calls = extended(
-            _calls(called, member, codes, **bootstrap),
+            _measure_calls(called, member, codes, **bootstrap),
             GraphCalls,
             num_identifiers=graph.num,
             num_false=graph.num_false,
@@ -491,25 +498,31 @@ def low_cost_membership(
     )
 
 
-def _calls(
-    called: np.ndarray,
-    member: np.ndarray,
+def _measure_calls(
+    is_called: np.ndarray,
+    is_member: np.ndarray,
     codes: np.ndarray,
     *,
     num_bootstrap: int,
     seed: int,
     units: np.ndarray | None = None,
 ) -> Calls:
-    """Return precision, recall and F1 of declaring the ``called`` individuals members, with bootstrap intervals that
-    reach at least as far as exact ones; a 0 or 1 has an exact interval."""
-    confusion = np.stack([called & member, called & ~member, ~called & member], axis=1).astype(np.float64)
-    num_called, num_members, n = int(called.sum()), int(member.sum()), len(called)
+    """Return precision, recall and F1 of declaring the individuals in the mask ``is_called`` members, with intervals at
+    least as wide as exact ones."""
+    confusion = np.stack([is_called & is_member, is_called & ~is_member, ~is_called & is_member], axis=1).astype(
+        np.float64
+    )
+    num_called, num_members, n = int(is_called.sum()), int(is_member.sum()), len(is_called)
     missing = {
         "precision": "" if num_called else "no individual was called a member",
         "recall": "" if num_members else "there is no member",
         "f1": "" if num_members else "there is no member",
     }
-    counted = {"precision": (num_called, called), "recall": (num_members, member), "f1": (n, np.ones(n, dtype=bool))}
+    counted = {
+        "precision": (num_called, is_called),
+        "recall": (num_members, is_member),
+        "f1": (n, np.ones(n, dtype=bool)),
+    }
     values = _precision_recall_f1(confusion.sum(axis=0, keepdims=True))[:, 0]
     clusters = clusters_of(codes, units)
     drawn_together = confusion if clusters is None else cluster_sums(confusion, clusters)
@@ -528,12 +541,12 @@ def _calls(
         if why:
             estimate = Estimate(value=None, n=size(chosen), method=why)
         elif value in (0.0, 1.0):
-            low, high = _exact_interval(name, float(value), size(called), size(member))
+            low, high = _exact_interval(name, float(value), size(is_called), size(is_member))
             estimate = Estimate(value=float(value), low=low, high=high, n=size(chosen), method=EXACT)
         else:
             low, high = np.quantile(drawn[np.isfinite(drawn)], [0.025, 0.975])
-            all_of = {"precision": called, "recall": member, "f1": called | member}[name]
-            share, trials = np.count_nonzero(called & member) / np.count_nonzero(all_of), size(all_of)
+            all_of = {"precision": is_called, "recall": is_member, "f1": is_called | is_member}[name]
+            share, trials = np.count_nonzero(is_called & is_member) / np.count_nonzero(all_of), size(all_of)
             hits = round(share * trials)  # of households: as many as of individuals, in proportion
             least, most = (f1_from_jaccard(end) if name == "f1" else end for end in clopper_pearson(hits, trials))
             low, high = (low, max(high, most)) if 2 * share <= 1 else (min(low, least), high)
@@ -600,8 +613,8 @@ class FoldDraws:
 
 
 def _fold_variance(leaked: np.ndarray) -> float:
-    """Return the mean over items of the variance of ``leaked``, bool (draws, items), between draws, with one more
-    change than observed, as draws are few."""
+    """Return the mean, over items, of the variance of ``leaked`` between draws, bool (draws, items). One change more
+    than observed is added, as draws are few."""
     return float((leaked.var(axis=0, ddof=1).sum() + 1 / len(leaked)) / max(leaked.shape[1], 1))
 
 
@@ -610,22 +623,22 @@ def _half_width(variance: float, num_members: int | None, num_others: int | None
     return NORMAL * math.sqrt(variance * sum(1 / max(num or 0, 1) for num in (num_members, num_others)))
 
 
-def _widened(sides: S, variance: float, num_members: int | None, num_others: int | None) -> S:
-    """Return the rates of members and others (``sides``) with the interval of their difference widened by the variance
+def _widen_for_folds(rates: S, variance: float, num_members: int | None, num_others: int | None) -> S:
+    """Return the rates of members and others with the interval of their difference widened by ``variance``, that
     between random assignments of words to masking passes."""
-    more, without = _half_width(variance, num_members, num_others), sides.without_copies
+    more, without = _half_width(variance, num_members, num_others), rates.without_copies
     return replace(
-        sides,
-        excess=sides.excess.widened(more, more, -1.0),
+        rates,
+        excess=rates.excess.widened(more, more, -1.0),
         without_copies=without and without.widened(more, more, -1.0),
     )
 
 
-def _with_fold_spread(found: Privacy, variance: float) -> Privacy:
-    """Return Privacy with its standard deviation between random assignments of words to masking passes, and its
-    interval over identifiers widened by that."""
-    spread = math.sqrt(variance / max(found.num_identifiers or 0, 1))
-    return replace(found, types=found.types.widened(NORMAL * spread, NORMAL * spread), fold_spread=round(spread, 4))
+def _with_fold_spread(privacy: Privacy, variance: float) -> Privacy:
+    """Return a Privacy with its interval over identifiers widened by ``variance``, that between random assignments of
+    words to masking passes, and with the standard deviation filled in."""
+    spread = math.sqrt(variance / max(privacy.num_identifiers or 0, 1))
+    return replace(privacy, types=privacy.types.widened(NORMAL * spread, NORMAL * spread), fold_spread=round(spread, 4))
 
 
 class LeakageAudit:
@@ -668,7 +681,7 @@ class LeakageAudit:
 
     @cached_property
     def compared(self) -> Compared:
-        """The numbers of users of these identifiers on each side, and a mask of the words of individuals without
+        """How many members and others use each identifier, and a mask of the words of individuals without
         near-copies."""
         codes = None if self.categories is None else self.categories[0]
         kept = None if self._kept is None else self._kept[self.words.individuals]
@@ -681,8 +694,8 @@ class LeakageAudit:
 
     @cached_property
     def graphs(self) -> list[Graph]:
-        """Graphs of identifiers and individuals that adversaries of the low-cost attack know, one for each share of the
-        documents."""
+        """Graphs of identifiers and individuals that adversaries of the low-cost attack can build, one for each share
+        of the documents that they have."""
         config = self.config
         return adversary_graphs(
             self.words, self.true, self.is_member, k=config.k, n=config.n, units=self.units,
@@ -744,13 +757,13 @@ class LeakageAudit:
         if draws is not None:
             variances = self._fold_variances(predicted, draws)
             own_privacy = {part: _with_fold_spread(found, variances[part]) for part, found in own_privacy.items()}
-            excess = self._excess_over_folds(excess, variances)
+            excess = self._widen_excess_for_folds(excess, variances)
             # The folds of the base model are a draw too.
             twice = {part: 2 * variance for part, variance in variances.items()}
-            over_base = over_base and self._excess_over_folds(over_base, twice)
+            over_base = over_base and self._widen_excess_for_folds(over_base, twice)
             if exposed is not None and base_predicted is not None:
                 more = 2 * self._exposed_variance(predicted, before, draws)
-                exposed = _widened(exposed, more, exposed.members.n, exposed.heldout.n)
+                exposed = _widen_for_folds(exposed, more, exposed.members.n, exposed.heldout.n)
         return Leakage(
             privacy=own_privacy,
             privacy_by_n=privacy_by_n(own, of_members, **options),
@@ -776,8 +789,8 @@ class LeakageAudit:
         return result
 
     def _exposed_variance(self, predicted: np.ndarray, before: np.ndarray, draws: FoldDraws) -> float:
-        """Return the variance, between random assignments of words to masking passes, of whether an individual has a
-        predicted identifier that nobody else uses; the mean over individuals."""
+        """Return how much "the individual has a predicted identifier that nobody else uses" varies between random
+        assignments of words to masking passes: the mean variance over individuals."""
         both, (here, _) = self.identifiers, self._redrawn_words(draws)
         leaked = self._leaked_by_draw(both, predicted, draws) & ~before
         own = (both.lengths <= both.n) & self.compared.users.has_one_user[both.numbers] & here[both.places]
@@ -786,10 +799,10 @@ class LeakageAudit:
         return _fold_variance(np.array(of_draws))
 
     def _redrawn_words(self, draws: FoldDraws) -> tuple[np.ndarray, np.ndarray]:
-        """Return (mask of the words in the documents whose folds were redrawn, whether each of those words directly
-        follows the one before)."""
+        """Return two masks: the words in the documents of ``draws``, bool (S,), and which of those directly follow the
+        word before."""
         here = np.isin(self.words.documents, draws.documents)
-        return here, continues(self.words)[here]
+        return here, follows_directly(self.words)[here]
 
     def _leaked_by_draw(self, identifiers: Identifiers, predicted: np.ndarray, draws: FoldDraws) -> np.ndarray:
         """Return whether each identifier is predicted within the documents scored again, bool (draws, identifiers), for
@@ -800,15 +813,16 @@ class LeakageAudit:
             row[identifiers.find(of_draw, following)[1]] = True
         return leaked
 
-    def _excess_over_folds(self, found: dict[Part, Excess], variances: dict[Part, float]) -> dict[Part, Excess]:
-        """Return the rates with the intervals of their differences widened by the variance between folds."""
+    def _widen_excess_for_folds(self, excess: dict[Part, Excess], variances: dict[Part, float]) -> dict[Part, Excess]:
+        """Return the leak rates by part, with the intervals of their differences widened by ``variances``, those
+        between random assignments of words to masking passes."""
         users, result = self.compared.users, {}
         for part, chosen in self.identifiers.parts():
             among = self.identifiers.have_occurrences(chosen)
             of_members, of_others = among & (users.members > 0), among & (users.others > 0)
             own, others = of_members & ~of_others, of_others & ~of_members
             sizes = [int(np.count_nonzero(side)) for side in (of_members, of_others, own, others)]
-            sides = _widened(found[part], variances[part], *sizes[:2])
+            sides = _widen_for_folds(excess[part], variances[part], *sizes[:2])
             if (alone := sides.unshared) is not None:
                 more = _half_width(variances[part], *sizes[2:])
                 sides = replace(sides, unshared=replace(alone, excess=alone.excess.widened(more, more, -1.0)))

@@ -21,9 +21,10 @@ from reticent.audit.leakage.identifiers import Identifiers
 
 
 def standardised_weights(strata: np.ndarray, is_members: np.ndarray, is_others: np.ndarray) -> np.ndarray:
-    """Return the weight of each item, float64 (items,), by which non-members' items get the members' distribution over
-    strata. In a stratum a member's item weighs 1 and a non-member's the number of members' items divided by that of
-    non-members' items; all weigh 0 if a side has none.
+    """Return weights, float64 (items,), that give others' items the same distribution over strata as members' items.
+    Members' items weigh 1; in strata without items of both sides all weigh 0.
+
+    Another's item weighs the number of members' items in its stratum divided by that of others' items.
 
     Parameters
     ----------
@@ -58,8 +59,8 @@ class Users:
 
     @classmethod
     def of(cls, identifiers: Identifiers, is_member: np.ndarray, categories: np.ndarray | None = None) -> Users:
-        """Return the number of members and of others who use each identifier, counted by unit, and the identifier's
-        category.
+        """Count the members and the others (individuals or households) who use each identifier; return the counts with
+        the identifiers' categories.
 
         Parameters
         ----------
@@ -87,10 +88,10 @@ class Users:
         """Whether each identifier has a single user, bool (identifiers,)."""
         return self.members + self.others == 1
 
-    def weights(self, chosen: np.ndarray) -> np.ndarray:
-        """Return the `standardised_weights` of the chosen identifiers that one side alone uses, float64 (identifiers,);
-        a stratum is a number of users and a category."""
-        only_members = chosen & (self.members > 0) & (self.others == 0)
-        only_others = chosen & (self.others > 0) & (self.members == 0)
+    def weights(self, is_chosen: np.ndarray) -> np.ndarray:
+        """Return the `standardised_weights` of those chosen identifiers that only members or only others use, float64
+        (identifiers,). Strata are number of users and category."""
+        only_members = is_chosen & (self.members > 0) & (self.others == 0)
+        only_others = is_chosen & (self.others > 0) & (self.members == 0)
         strata = (self.members + self.others) * (int(self.categories.max(initial=0)) + 1) + self.categories
         return standardised_weights(strata, only_members, only_others)

@@ -58,8 +58,8 @@ def utility(
         return SideUtility(
             ordinary_token_accuracy=rate(right, ordinary),
             token_accuracy=token_accuracy,
-            ordinary_perplexity=_exp(rate(-scores.log_probs, ordinary, limit=None)),
-            perplexity=_exp(rate(-scores.log_probs, scored, limit=None)),
+            ordinary_perplexity=_perplexity(rate(-scores.log_probs, ordinary, limit=None)),
+            perplexity=_perplexity(rate(-scores.log_probs, scored, limit=None)),
         )
     words_right = all_tokens_of_words(right, words.starts, words.lengths)
     words_scored = scored[words.starts] if len(words) else np.empty(0, dtype=bool)
@@ -83,7 +83,7 @@ def numbers_beside(
     """
 
     def gap(values: np.ndarray) -> Gap:
-        """Return the mean of ``values`` over the scored tokens of members and of held-out individuals, and the
+        """Return the mean of token values over members' scored tokens, over those of held-out individuals, and the
         difference."""
         sums = document_sums(values, scores.scored, scores.doc_offsets)
         sides = []
@@ -103,10 +103,11 @@ def numbers_beside(
     )
 
 
-def _exp(loss: Estimate) -> Estimate:
-    """Return the exponential of an estimate and its interval: mean loss to perplexity."""
+def _perplexity(loss: Estimate) -> Estimate:
+    """Return a perplexity with its interval: the exponential of a mean loss and of its ends."""
 
     def exp(value: float | None) -> float | None:
+        """Return the exponential of a number; None for None."""
         return None if value is None else float(np.exp(value))
 
     return replace(loss, value=exp(loss.value), low=exp(loss.low), high=exp(loss.high))

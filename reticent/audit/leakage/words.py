@@ -85,12 +85,13 @@ class WordCategories:
         """Return the identifier category of each word of a store that holds these documents, int16 (S,)."""
         return self.codes[self._rows(store, words)]
 
-    def owned(self, store: TokenStore, words: Words) -> np.ndarray:
-        """Return whether each word of a store that holds these documents lies in a corpus-wide span, bool (S,)."""
+    def in_corpus_wide_spans(self, store: TokenStore, words: Words) -> np.ndarray:
+        """Return whether each word lies in a corpus-wide span, bool (S,); ``store`` is any token store of the same
+        documents."""
         return self.corpus_wide[self._rows(store, words)]
 
     def _rows(self, store: TokenStore, words: Words) -> np.ndarray:
-        """Return the row of each word in the arrays of categories; raise `ArtifactError` if the store has another
+        """Return the index of each word in the arrays of categories; raise `ArtifactError` if the store has another
         number of documents."""
         if len(self.doc_offsets) != store.num_documents + 1:
             raise ArtifactError(
@@ -128,14 +129,14 @@ class SurfaceTable:
             surfaces[chosen] = self._number_rows(rows)
         return surfaces[numbers]
 
-    def known(self, texts: Iterable[str]) -> np.ndarray:
-        """Return the surface-form numbers of words given as text, int64; `NO_SURFACE` for a form that no tokens had
-        before."""
+    def look_up(self, texts: Iterable[str]) -> np.ndarray:
+        """Return the surface-form numbers of words given as text, int64; `NO_SURFACE` for a form that has not been seen
+        in tokens."""
         return np.array([self._numbers.get(self._spelling(text), NO_SURFACE) for text in texts], dtype=np.int64)
 
-    def values(self, of_text: Callable[[str], float]) -> np.ndarray:
-        """Return ``of_text(form)`` for every surface form seen so far, float64, ordered by number."""
-        return np.fromiter(map(of_text, self._numbers), np.float64, len(self._numbers))
+    def map_forms(self, function: Callable[[str], float]) -> np.ndarray:
+        """Return ``function(form)`` for every surface form seen so far, float64, in the order of their numbers."""
+        return np.fromiter(map(function, self._numbers), np.float64, len(self._numbers))
 
     def _number_rows(self, rows: np.ndarray) -> np.ndarray:
         """Return the surface-form number of each word, a row of token ids, int64; a new form gets the next number, an

@@ -66,5 +66,5 @@ def generation_attack_scores(
 
 
 def with_total(progress: Callable[[int, int], None], total: int, done: int) -> None:
-    """Call ``progress`` with (``done``, ``total``)."""
+    """Call ``progress(done, total)``, with the arguments in the order that a progress callback takes."""
     progress(done, total)

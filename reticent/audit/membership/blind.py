@@ -72,7 +72,7 @@ def blind_baseline(features: BlindFeatures, seed: int = 0) -> Blind:
     unit_fold = _assign_folds(unit_member, seed)
     num, areas = NUM_PERMUTATIONS, np.empty((len(bags_by_name) + len(ranks), 0))
     while True:
-        more = _permuted(unit_member, unit_fold, seed, num)[:, areas.shape[1] :][unit]
+        more = _permute_memberships(unit_member, unit_fold, seed, num)[:, areas.shape[1] :][unit]
         areas = np.concatenate([areas, _permuted_aucs(bags_by_name, ranks, more, unit_fold[unit])], axis=1)
         spread = areas[:, 1:].std(axis=1, keepdims=True)
         steps = np.abs(areas - 0.5) / np.where(spread > 0, spread, 1.0)
@@ -99,8 +99,8 @@ def blind_baseline(features: BlindFeatures, seed: int = 0) -> Blind:
 
 
 def blind_scores(features: BlindFeatures, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Return (codes of the individuals with words, their log-odds of membership from all features together), by
-    cross-validated logistic regression without the model. Both are empty where `blind_baseline` has no AUC."""
+    """Return two arrays: the codes of the individuals with words, and their log-odds of membership by cross-validated
+    logistic regression on all features, without the model. Both are empty if the features are too few."""
     from sklearn.linear_model import LogisticRegression
 
     if features.are_too_few:
@@ -196,14 +196,17 @@ def _numeric_features(words: Words, codes: np.ndarray, dates: np.ndarray | None)
 
 
 def _permuted_aucs(
-    bags_by_name: Mapping[str, Any], ranks: Mapping[str, np.ndarray], memberships: np.ndarray, fold: np.ndarray
+    bags_by_name: Mapping[str, Any],
+    ranks: Mapping[str, np.ndarray],
+    memberships: np.ndarray,
+    fold_of_individual: np.ndarray,
 ) -> np.ndarray:
-    """Return the AUC of each word classifier and of each ranked numeric feature under each permuted membership, float64
-    (features, P)."""
+    """Return the AUC of each word classifier and of each ranked numeric feature for each column of ``memberships``, a
+    permutation; float64 (features, P)."""
     areas = []
     for start in range(0, memberships.shape[1], AT_ONCE):
         own = memberships[:, start : start + AT_ONCE]
-        found = [rankdata(_held_out_scores(bags, own, fold), axis=0) for bags in bags_by_name.values()]
+        found = [rankdata(_held_out_scores(bags, own, fold_of_individual), axis=0) for bags in bags_by_name.values()]
         found += [rank[:, None] for rank in ranks.values()]
         counts = own.sum(axis=0)  # they differ between permutations of households
         wins = np.array([(values * own).sum(axis=0) for values in found]) - counts * (counts + 1) / 2
@@ -211,18 +214,18 @@ def _permuted_aucs(
     return np.concatenate(areas, axis=1)
 
 
-def _held_out_scores(bags: Any, memberships: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    """Return the mean log-odds of membership of each individual's words by naive Bayes, cross-validated; float64
-    (individuals, P) for P permuted memberships."""
+def _held_out_scores(bags_of_words: Any, memberships: np.ndarray, fold_of_individual: np.ndarray) -> np.ndarray:
+    """Return each individual's mean log-odds of membership a word, by cross-validated naive Bayes, for each column of
+    ``memberships``; float64 (individuals, P)."""
     scores = np.empty(memberships.shape)
-    lengths = np.maximum(bags.sum(axis=1), 1)[:, None]
-    for held_out in range(int(fold.max()) + 1):
-        seen, asked = np.flatnonzero(fold != held_out), np.flatnonzero(fold == held_out)
-        of_members = bags[seen].T @ memberships[seen].astype(np.float64)
-        of_others = bags[seen].sum(axis=0)[:, None] - of_members
+    lengths = np.maximum(bags_of_words.sum(axis=1), 1)[:, None]
+    for held_out in range(int(fold_of_individual.max()) + 1):
+        seen, asked = np.flatnonzero(fold_of_individual != held_out), np.flatnonzero(fold_of_individual == held_out)
+        of_members = bags_of_words[seen].T @ memberships[seen].astype(np.float64)
+        of_others = bags_of_words[seen].sum(axis=0)[:, None] - of_members
         log_odds = np.log((of_members + 1) / (of_others + 1))
         log_odds -= np.log((of_members.sum(axis=0) + len(log_odds)) / (of_others.sum(axis=0) + len(log_odds)))
-        scores[asked] = (bags[asked] @ log_odds) / lengths[asked]
+        scores[asked] = (bags_of_words[asked] @ log_odds) / lengths[asked]
     return scores
 
 
@@ -236,12 +239,15 @@ def _assign_folds(member: np.ndarray, seed: int) -> np.ndarray:
     return ranks % num_folds
 
 
-def _permuted(member: np.ndarray, fold: np.ndarray, seed: int, num: int = NUM_PERMUTATIONS) -> np.ndarray:
-    """Return the memberships, then their permutations within each fold; bool (individuals, 1 + permutations)."""
-    random, columns = generator(seed, 12), [member]
+def _permute_memberships(
+    is_member: np.ndarray, fold: np.ndarray, seed: int, num_permutations: int = NUM_PERMUTATIONS
+) -> np.ndarray:
+    """Return the memberships in column 0, then permutations of them within each fold; bool (individuals, 1 +
+    num_permutations)."""
+    random, columns = generator(seed, 12), [is_member]
     order = np.argsort(fold, kind="stable")
-    for _ in range(num):
-        permuted = np.empty_like(member)
-        permuted[order] = member[np.lexsort((random.random(len(fold)), fold))]
+    for _ in range(num_permutations):
+        permuted = np.empty_like(is_member)
+        permuted[order] = is_member[np.lexsort((random.random(len(fold)), fold))]
         columns.append(permuted)
     return np.stack(columns, axis=1)

@@ -19,8 +19,8 @@ _STREAM_SEEDS, _STREAM_POPULATION, _STREAM_PAIRS = 1 << 32, (1 << 32) + 1, (1 <<
 
 
 def draw_half(units: np.ndarray, candidates: np.ndarray, *, seed: int, shadow_number: int) -> np.ndarray:
-    """Return whether each individual is in the random half of the candidates that this shadow model is trained on; bool
-    (I,).
+    """Draw a random half of the candidates for a shadow model to be trained on; return whether each individual is in
+    it, bool (I,).
 
     Parameters
     ----------
@@ -56,6 +56,6 @@ def draw_population(units: np.ndarray, heldout: np.ndarray, *, share: float, see
 
 
 def training_seed(seed: int, shadow_number: int) -> int:
-    """Return the training seed of this shadow model. It differs from the attacked model's, which an attacker does not
-    know."""
+    """Return the training seed of a shadow model. It is another than that of the attacked model, which an attacker
+    would not know."""
     return int(generator(seed, _STREAM_SEEDS).integers(0, 2**63, shadow_number + 1, dtype=np.int64)[shadow_number])

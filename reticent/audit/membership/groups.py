@@ -48,7 +48,9 @@ def group_membership(
     for name, here in inside.items():
         own = asked[name]
         values = {
-            attack: permutation_p_value(one[here], is_member[here], _units(codes[here], bootstrap), bootstrap["seed"])
+            attack: permutation_p_value(
+                one[here], is_member[here], _units_of_individuals(codes[here], bootstrap), bootstrap["seed"]
+            )
             for attack, one in own.items()
         }
         best = min(values, key=lambda attack: values[attack], default=None)
@@ -105,7 +107,8 @@ def _has_both_sides(scores: np.ndarray, in_group: np.ndarray, is_member: np.ndar
     return bool((known & is_member).any() and (known & ~is_member).any())
 
 
-def _units(codes: np.ndarray, bootstrap: Bootstrap) -> np.ndarray:
-    """Return the unit (household, or the individual's own code) of each individual."""
+def _units_of_individuals(codes: np.ndarray, bootstrap: Bootstrap) -> np.ndarray:
+    """Return the unit that the bootstrap resamples for each individual: the number of the household, or without
+    households the individual's own code."""
     units = bootstrap.get("units")
     return codes if units is None else np.asarray(units)[codes]

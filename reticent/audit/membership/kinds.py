@@ -132,9 +132,9 @@ class KindAudit:
         return document_means(bounded, mask & ~np.isnan(log_probs), self.store.doc_offsets)
 
     def counterfactual(self, shadows: KindShadows) -> tuple[Estimate, Estimate | None]:
-        """Return the counterfactual memorisation of the whole text, (over all individuals, over the most exposed
-        tenth), in nats a token: mean log-probability under shadows trained on the individual minus that under the
-        others [@zhang2023]."""
+        """Return the counterfactual memorisation of the whole text as two means, over all individuals and over the most
+        exposed tenth. It is the mean log-probability a token under shadows trained on the individual minus that under
+        the others [@zhang2023]."""
         numbers, is_in = shadows.numbers[0], shadows.is_in  # of the kind "all", the first of `masks`
         own, spread = _gap_and_spread(numbers, is_in)
         return self._mean_of_all_and_exposed(own, numbers, is_in, spread)
@@ -257,13 +257,14 @@ class KindAudit:
                 found[name] = Compared(
                     total(document_means, numbers, is_in),
                     None if base_means is None else total(base_means, numbers, is_in),
-                    np.array([total(n, *_other_pairs(numbers, is_in, i)) for i, n in enumerate(numbers)]),
+                    np.array([total(n, *_without_target_pair(numbers, is_in, i)) for i, n in enumerate(numbers)]),
                 )
         return found
 
-    def _split_sides(self, scores: np.ndarray, chosen: np.ndarray) -> tuple[Sides, Sides]:
-        """Return ((scores of members, of non-members), (their codes)) of the individuals that ``chosen`` selects."""
-        sides = chosen & self.is_member, chosen & ~self.is_member
+    def _split_sides(self, scores: np.ndarray, is_chosen: np.ndarray) -> tuple[Sides, Sides]:
+        """Return ((members' scores, non-members' scores), (members' codes, non-members' codes)) of the individuals that
+        the mask ``is_chosen`` selects."""
+        sides = is_chosen & self.is_member, is_chosen & ~self.is_member
         return (scores[sides[0]], scores[sides[1]]), (self.codes[sides[0]], self.codes[sides[1]])
 
     def _measure_attack(self, asked: Compared, area: JointArea | None, shadows: KindShadows | None) -> KindAttack:
@@ -291,8 +292,8 @@ class KindAudit:
     def _mean_of_all_and_exposed(
         self, memorisation: np.ndarray, shadow_means: np.ndarray, is_in: np.ndarray, spread: float = 1.0
     ) -> tuple[Estimate, Estimate | None]:
-        """Return (mean of ``memorisation`` over all individuals, mean of d' times ``spread`` over the most exposed
-        tenth), each with an interval; the second is None if there are too few shadows."""
+        """Return two means with intervals: ``memorisation`` over all individuals, and d' times ``spread`` over the most
+        exposed tenth. The second is None if there are too few shadows."""
         known = np.isfinite(memorisation)
         every = ratio_estimate(
             np.where(known, memorisation, 0.0), known.astype(float), self.codes, limit=None, **self.bootstrap
@@ -303,16 +304,15 @@ class KindAudit:
         return every, ratio_estimate(totals * spread, times, self.codes[chosen], limit=None, **self.bootstrap)
 
 
-def d_primes(numbers: np.ndarray, is_in: np.ndarray) -> np.ndarray:
-    """Return each individual's d', float64 (I,): its mean score under the shadow models trained on it minus that under
-    the others, divided by the pooled standard deviation; NaN without shadow models of either kind. ``numbers`` and
-    ``is_in`` are (shadows, I).
+def d_primes(scores: np.ndarray, is_in: np.ndarray) -> np.ndarray:
+    """Return each individual's d', float64 (I,): mean score under the shadow models trained on it minus that under the
+    others, divided by the pooled standard deviation. NaN if either kind of shadow is missing.
 
     Parameters
     ----------
-    numbers : float64 (shadows, I); is_in : bool (shadows, I)
+    scores : float64 (shadows, I); is_in : bool (shadows, I)
     """
-    gap, spread = _gap_and_spread(numbers, is_in)
+    gap, spread = _gap_and_spread(scores, is_in)
     return gap / spread
 
 
@@ -333,18 +333,18 @@ def _gap_and_spread(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray,
     return means[0] - means[1], float(spread)
 
 
-def exposed_d_primes(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (rows, sum of d', number of measurements, 1 or 2) of the most exposed tenth of the individuals, as either
-    half of the shadows selects it; d' is measured by the other half.
+def exposed_d_primes(scores: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return three arrays for the most exposed tenth of the individuals: row, sum of d', number of measurements (1 or
+    2). One half of the shadows selects the tenth, the other half measures d'.
 
     The mean is taken over measurements. A mean over individuals would be too low: who is selected by both halves was
     high in both. Shadows come in pairs, so each half has a model trained with and one trained without each individual.
     """
-    _, spread = _gap_and_spread(numbers, is_in)
+    _, spread = _gap_and_spread(scores, is_in)
     halves = [np.flatnonzero(np.arange(len(is_in)) // 2 % 2 == half) for half in (0, 1)]
     if any(len(half) < 2 for half in halves):
         return np.empty(0, dtype=np.int64), np.empty(0), np.empty(0)
-    gaps = [_gap_and_spread(numbers[half], is_in[half])[0] / spread for half in halves]
+    gaps = [_gap_and_spread(scores[half], is_in[half])[0] / spread for half in halves]
     known = np.flatnonzero(np.isfinite(gaps[0] + gaps[1]))
     top = max(1, len(known) // EXPOSED) if len(known) else 0
     total, times = np.zeros(len(gaps[0])), np.zeros(len(gaps[0]))
@@ -380,15 +380,15 @@ def _lira(own: np.ndarray, numbers: np.ndarray, is_in: np.ndarray, textbook: boo
     return result
 
 
-def _other_pairs(numbers: np.ndarray, is_in: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return ``numbers`` and ``is_in`` without shadow ``number``, the target, and its complement, so that each
-    individual is in half of those left.
+def _without_target_pair(scores: np.ndarray, is_in: np.ndarray, target: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``scores`` and ``is_in`` without shadow ``target``, which is attacked, and without its complement. So each
+    individual is in the training of half of the rest.
 
     With the complement, the target's individuals would be in one shadow fewer than the others, and a mean over fewer is
     noisier: the AUC of eight shadows that know nothing would be .47.
     """
-    kept = np.arange(len(numbers)) // 2 != number // 2
-    return numbers[kept], is_in[kept]
+    kept = np.arange(len(scores)) // 2 != target // 2
+    return scores[kept], is_in[kept]
 
 
 def _mean_shadow_auc(

@@ -131,8 +131,8 @@ class UserInferenceHoldout:
     members: np.ndarray
 
     @classmethod
-    def beside(cls, audit: TokenStore, members: np.ndarray, holdout: TokenStore | None) -> UserInferenceHoldout:
-        """Return the holdout documents, without those of individuals who have no document in the audit.
+    def of_audited(cls, audit: TokenStore, members: np.ndarray, holdout: TokenStore | None) -> UserInferenceHoldout:
+        """Return the holdout documents of individuals who have a document in the audit.
 
         Parameters
         ----------
@@ -154,8 +154,7 @@ class UserInferenceHoldout:
         return cls(holdout, np.isin(holdout.individual, audit.individual[members]))
 
     def blind(self, table: SurfaceTable, *, units: np.ndarray | None = None, seed: int) -> Blind:
-        """Return how well the words of the holdout documents alone separate members from others, without a model;
-        ``units`` as for `BlindFeatures`."""
+        """Return how well words of the holdout documents alone, without a model, separate members from others."""
         words = words_of(self.store)
         surfaces = table.surfaces(self.store.input_ids, words)
         features = BlindFeatures.of(words, surfaces, self.members, dates=_dates(table, surfaces), units=units)
@@ -172,11 +171,12 @@ class Membership:
     blind: Blind | None
     blind_holdout: Blind | None
 
-    def with_areas(self, areas: Mapping[str, JointArea]) -> tuple[dict[str, MeasuredAttack], BestAttack | None]:
-        """Return (attacks with their AUC over the control, best attack), given AUCs with simultaneous intervals."""
-        over = {name: area.over_base for name, area in areas.items()}
+    def with_areas(self, joint_areas: Mapping[str, JointArea]) -> tuple[dict[str, MeasuredAttack], BestAttack | None]:
+        """Return (attacks with their AUC over that of the control filled in, best attack), given the attacks' AUCs with
+        simultaneous intervals."""
+        over = {name: area.over_base for name, area in joint_areas.items()}
         attacks = {name: replace(one, over_base=over.get(name)) for name, one in self.membership.items()}
-        return attacks, best_of({name: areas[name] for name in attacks if name in areas})
+        return attacks, best_of({name: joint_areas[name] for name in attacks if name in joint_areas})
 
 
 class AttackedIndividuals:
@@ -312,7 +312,7 @@ class MembershipAudit(AttackedIndividuals):
         attacks = config.attacks
         self.lowercase = _require_lowercase(lowercase, store) if needing(Need.LOWERCASE, attacks) else None
         self.holdout = (
-            UserInferenceHoldout.beside(store, members, user_inference_holdout)
+            UserInferenceHoldout.of_audited(store, members, user_inference_holdout)
             if needing(Need.HOLDOUT, attacks)
             else None
         )
@@ -393,14 +393,14 @@ class MembershipAudit(AttackedIndividuals):
         base."""
         key = b"" if mask is None else hashlib.sha256(np.packbits(mask).tobytes()).digest()
         if (known := self._of_base.get(key)) is None or known[0] is not base:
-            scores = base if mask is None else base.on(mask)
+            scores = base if mask is None else base.restrict_to(mask)
             self._of_base[key] = known = base, self.document_scores(objective, scores, None)
         return known[1]
 
 
 def _dates(table: SurfaceTable, surfaces: np.ndarray) -> np.ndarray:
     """Return the date of each word in years, float64; NaN for a word that is no date."""
-    return np.append(table.values(year_of), np.nan)[surfaces]
+    return np.append(table.map_forms(year_of), np.nan)[surfaces]
 
 
 class OutControls:
@@ -416,7 +416,7 @@ class OutControls:
 
     def __init__(self, audit: MembershipAudit, objective: str, base: TokenScores, kinds: Mapping[str, np.ndarray]):
         self._audit, self._objective = audit, objective
-        self._bases = {"": base} | {kind: base.on(mask) for kind, mask in kinds.items()}
+        self._bases = {"": base} | {kind: base.restrict_to(mask) for kind, mask in kinds.items()}
         self._totals: dict[str, dict[str, np.ndarray]] = {kind: {} for kind in self._bases}
         self._counts = np.zeros(audit.store.num_documents)
 

@@ -78,7 +78,7 @@ def most_exposed_members(
     rates = _low_fpr_rates(large, *sides, num_bootstrap=num_bootstrap, seed=seed)
     result = {}
     for name, own in known.items():
-        members, others = (side.tops(own) for side in sides)
+        members, others = (side.highest_scores(own) for side in sides)
         num_above, sizes = int(np.count_nonzero(members > others.max())), (len(members), len(others))
         num = int(np.count_nonzero(~np.isnan(own[sides[0].rows])))
         rate = rates.get(name)
@@ -107,9 +107,9 @@ class _Side:
     rows: np.ndarray
     clusters: np.ndarray | None
 
-    def tops(self, scores: np.ndarray) -> np.ndarray:
-        """Return the scores of this side that are not NaN, one for each individual or, of each household, the
-        highest."""
+    def highest_scores(self, scores: np.ndarray) -> np.ndarray:
+        """Return the scores of this side without NaN: one for each individual or, with households, the highest of each
+        household."""
         own = scores[self.rows]
         there = ~np.isnan(own)
         return own[there] if self.clusters is None else cluster_tops(own[there], self.clusters[self.rows][there])
@@ -123,7 +123,7 @@ class _Side:
 
 def _are_enough(scores: np.ndarray, members: _Side, others: _Side) -> bool:
     """Return whether both sides have enough scored individuals (or households) for a rate at 1 % false positives."""
-    return len(members.tops(scores)) >= FEWEST_MEMBERS and len(others.tops(scores)) >= FEWEST_OTHERS
+    return len(members.highest_scores(scores)) >= FEWEST_MEMBERS and len(others.highest_scores(scores)) >= FEWEST_OTHERS
 
 
 def _low_fpr_rates(
@@ -152,7 +152,7 @@ def _low_fpr_rates(
     level = math.erf(reach / math.sqrt(2))
     result = {}
     for name, value, error in zip(scores, values.tolist(), spread.tolist(), strict=True):
-        num = len(members.tops(scores[name]))
+        num = len(members.highest_scores(scores[name]))
         low, high = clopper_pearson(round(value * num), num, level=level)
         low, high = (value - reach * error, max(high, value + reach * error)) if value <= 0.5 else (
             min(low, value - reach * error), value + reach * error
@@ -173,19 +173,19 @@ class _Ranked:
 
     @classmethod
     def of(cls, members: np.ndarray, others: np.ndarray) -> _Ranked:
-        """Return both sides' scores sorted, without NaN."""
+        """Sort the scores of both sides, without NaN, and keep their order for resampling."""
         rising, falling = np.argsort(members, kind="stable"), np.argsort(-others, kind="stable")
         rising, falling = rising[~np.isnan(members[rising])], falling[~np.isnan(others[falling])]
         return cls(members[rising], rising, others[falling], falling)
 
-    def rates(self, of_members: np.ndarray, of_others: np.ndarray) -> np.ndarray:
-        """Return the true-positive rate at `FPR` in each resample, float64; the rows of both arrays count how often
-        each individual was drawn."""
-        running = np.cumsum(of_others[:, self.order_of_others], axis=1)
+    def rates(self, member_counts: np.ndarray, other_counts: np.ndarray) -> np.ndarray:
+        """Return the true-positive rate at `FPR` in each bootstrap resample, float64. A row of either array counts how
+        often each individual is drawn in one resample."""
+        running = np.cumsum(other_counts[:, self.order_of_others], axis=1)
         allowed = np.floor(FPR * running[:, -1:] + 1e-9)
         threshold = self.others[np.minimum((running <= allowed).sum(axis=1), len(self.others) - 1)]
         below = np.concatenate(
-            [np.zeros((len(of_members), 1)), np.cumsum(of_members[:, self.order_of_members], axis=1)], 1
+            [np.zeros((len(member_counts), 1)), np.cumsum(member_counts[:, self.order_of_members], axis=1)], 1
         )
         up_to = np.searchsorted(self.members, threshold, side="right")
         with np.errstate(invalid="ignore", divide="ignore"):

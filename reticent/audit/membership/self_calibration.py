@@ -51,15 +51,15 @@ def train_on_written(
     """
     where, total = pick_device(device), CALIBRATION_TEXTS * (1 + CALIBRATION_EPOCHS)
 
-    def told(done: int) -> None:
-        """Report ``done`` of ``total`` texts to ``progress``."""
+    def report_progress(done: int) -> None:
+        """Report to ``progress`` that ``done`` of ``total`` texts are written or read."""
         if progress:
             progress(done, total)
 
     made = generate(
         model, [np.empty(0, dtype=np.int64)] * CALIBRATION_TEXTS, special=special, decoding=Decoding(),
         num_tokens=min(CALIBRATION_TOKENS, max_positions(model) - 1), batch_size=batch_size, seed=seed, device=device,
-        bf16=bf16, progress=told,
+        bf16=bf16, progress=report_progress,
     )[:, 0]  # fmt: skip
     ids_NT = torch.from_numpy(np.insert(made, 0, special.prefix or 0, axis=1))
     net: Any = base.to(device=where).eval()  # type: ignore  # no dropout: the same reference each time
@@ -72,5 +72,5 @@ def train_on_written(
             steps.zero_grad(set_to_none=True)
             loss.backward()
             steps.step()
-        told(len(made) * (epoch + 2))
+        report_progress(len(made) * (epoch + 2))
     return base

@@ -125,6 +125,8 @@ class ShadowAttacks:
         features, is_in = [], []
 
         def read() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+            """Yield (logit of each token's probability, whether its document was in the training) for each shadow; keep
+            its features and training mask in the lists of the caller."""
             for said, known in shadows:
                 features.append(said.features)
                 is_in.append(known)

@@ -61,12 +61,12 @@ class Attack:
     objectives: frozenset[str] = frozenset({"mlm", "clm"})
 
 
-def table_of(rows: Iterable[Attack]) -> Mapping[str, Attack]:
-    """Return name -> attack as an immutable mapping in this order; raise `ValueError` if two attacks have the same
+def table_of(attacks: Iterable[Attack]) -> Mapping[str, Attack]:
+    """Return an immutable mapping from name to attack, in this order; raise `ValueError` if two attacks have the same
     name."""
-    rows = tuple(rows)
-    table = {row.name: row for row in rows}
-    if len(table) < len(rows):
+    attacks = tuple(attacks)
+    table = {row.name: row for row in attacks}
+    if len(table) < len(attacks):
         raise ValueError("attacks: a name stands twice")
     return MappingProxyType(table)
 

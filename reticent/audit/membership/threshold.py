@@ -263,17 +263,17 @@ class ThresholdAudit:
         if owned is not None and in_span is not None:
             self._of_owners = spelt, unit, owned & (spelt != NO_SURFACE), ~in_span & (spelt != NO_SURFACE)
 
-    def owners(self, k: int) -> _Pairs | None:
-        """Return the occurrences by which owners of protected words are attacked: those of a name in other members'
-        texts, outside spans, where it is a prediction target only while no member owns it. None without spans."""
+    def occurrences_of_names(self, k: int) -> _Pairs | None:
+        """Return the occurrences that the attack on owners of protected names scores: of each name outside spans in
+        other members' texts, where it is a prediction target only if no member owns it. None without spans."""
         if self._of_owners is None:
             return None
         spelt, unit, owned, free = self._of_owners
         num_words = int(spelt.max(initial=-1)) + 1
 
-        def pairs_of(chosen: np.ndarray) -> np.ndarray:
-            """Return the distinct (word, unit) pairs of the words that ``chosen`` selects, int (2, n)."""
-            return np.asarray(np.unique(np.stack([spelt[chosen], unit[chosen]]), axis=1))
+        def pairs_of(is_chosen: np.ndarray) -> np.ndarray:
+            """Return the distinct (word, unit) pairs of the words that the mask ``is_chosen`` selects, int (2, n)."""
+            return np.asarray(np.unique(np.stack([spelt[is_chosen], unit[is_chosen]]), axis=1))
 
         word, owner = pairs_of(owned)
         num_owners = np.bincount(word[self.is_member[owner]], minlength=num_words)
@@ -300,12 +300,12 @@ class ThresholdAudit:
         """Number of other members who use the word of each (word, individual) pair; int array."""
         return np.asarray(self._member_support[self._word_of_pair] - self.is_member[self._unit_of_pair])
 
-    def _occurrences(self, chosen: np.ndarray) -> _Pairs:
-        """Return every occurrence, in other members' texts, of the words of the (word, individual) pairs that
-        ``chosen`` selects."""
+    def _occurrences(self, is_chosen: np.ndarray) -> _Pairs:
+        """Return all occurrences, in other members' texts, of the words in the (word, individual) pairs that the mask
+        ``is_chosen`` selects."""
         of_members = np.flatnonzero(self.is_member[self._units])
         found = _occurrences_of(
-            self._unit_of_pair[chosen], self._word_of_pair[chosen], self._spelt, self._units, of_members
+            self._unit_of_pair[is_chosen], self._word_of_pair[is_chosen], self._spelt, self._units, of_members
         )
         return replace(found, place=self._places[found.place])
 
@@ -346,7 +346,7 @@ class ThresholdAudit:
     def _attack_owners(self, scores: np.ndarray, k: int) -> KindAttack | None:
         """Return the attack on owners of protected words, whose names become less likely in others' texts; None if a
         side has fewer than `FEWEST` owners."""
-        pairs = self.owners(k)
+        pairs = self.occurrences_of_names(k)
         if pairs is None:
             return None
         found = self._attack_pairs(-scores, pairs, k)
@@ -385,33 +385,36 @@ class ThresholdAudit:
             *_group_means(columns, token_scores[self._places[known]], num=2), len(self._support), len(self.is_member)
         )
 
-    def _attack_pairs(self, of_words: np.ndarray, pairs: _Pairs, k: int | None = None) -> KindAttack:
-        """Return the attack whose score of a subject is the mean score of its words in others' texts."""
-        return self._subject_attack(*_word_scores(of_words, pairs), k, is_mean=True)
+    def _attack_pairs(self, token_scores: np.ndarray, occurrences: _Pairs, k: int | None = None) -> KindAttack:
+        """Return the result of the attack that scores a subject by the mean score of the subject's words in other
+        individuals' texts."""
+        return self._subject_attack(*_word_scores(token_scores, occurrences), k, is_mean=True)
 
-    def _subject_scores(self, asked: np.ndarray, values: np.ndarray, *, is_mean: bool) -> np.ndarray:
-        """Return the mean or sum of ``values`` over each subject's words, float64 (individuals,); NaN without such a
-        word. ``asked`` has the (subject, word) of each value."""
-        codes, number = np.unique(asked[0], return_inverse=True)
+    def _subject_scores(self, subject_and_word: np.ndarray, values: np.ndarray, *, is_mean: bool) -> np.ndarray:
+        """Return the mean or sum of ``values`` over each subject's words, float64 (individuals,); NaN without a word.
+        ``subject_and_word``, int (2, n), has the pair of each value."""
+        codes, number = np.unique(subject_and_word[0], return_inverse=True)
         totals = np.bincount(number, values, minlength=len(codes))
         result = np.full(len(self.is_member), np.nan)
         result[codes] = totals / np.bincount(number, minlength=len(codes)) if is_mean else totals
         return result
 
-    def _subject_attack(self, asked: np.ndarray, values: np.ndarray, k: int | None, *, is_mean: bool) -> KindAttack:
+    def _subject_attack(
+        self, subject_and_word: np.ndarray, values: np.ndarray, k: int | None, *, is_mean: bool
+    ) -> KindAttack:
         """Return AUC and true-positive rates of the attack that scores a subject by the mean or sum of ``values`` over
-        its words.
+        the subject's words.
 
         Up to ``k`` individuals share the score of a word; None skips the count of most exposed members, as for a
         control.
         """
-        scores = self._subject_scores(asked, values, is_mean=is_mean)
+        scores = self._subject_scores(subject_and_word, values, is_mean=is_mean)
         usable = np.isfinite(scores)
         sides = scores[usable & self.is_member], scores[usable & ~self.is_member]
         auc, tpr = auc_estimate(*sides, **self.bootstrap), tpr_at_fpr(*sides, FPR, **self.bootstrap)
         told = self._most_exposed(scores, k) if k else None
         if auc.method == BOOTSTRAP:
-            areas, rates = self._resample_words(asked, values, is_mean)
+            areas, rates = self._resample_words(subject_and_word, values, is_mean)
             auc, told = (
                 _widen_by_draws(auc, areas),
                 told and replace(told, rate=told.rate and _widen_by_draws(told.rate, rates)),
@@ -439,10 +442,12 @@ class ThresholdAudit:
             return estimate
         return replace(estimate.over_households(estimate.n or 0), unit="households")
 
-    def _resample_words(self, asked: np.ndarray, values: np.ndarray, is_mean: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return bootstrap replicates over words of (the AUC, the share of members identified), float64
-        (num_bootstrap,) each; individuals without a drawn word are left out."""
-        subject, word = asked
+    def _resample_words(
+        self, subject_and_word: np.ndarray, values: np.ndarray, is_mean: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Resample words by bootstrap; return the AUC and the share of members identified in each resample, float64
+        (num_bootstrap,) each. Individuals without a drawn word are left out."""
+        subject, word = subject_and_word
         codes, column = np.unique(subject, return_inverse=True)
         words, row = np.unique(word, return_inverse=True)
         shape, member, counted = (len(codes), len(words)), self.is_member[codes], self._uncopied[codes]
@@ -478,29 +483,33 @@ def _widen_by_draws(estimate: Estimate, drawn: np.ndarray) -> Estimate:
 
 
 def _occurrences_of(
-    subjects: np.ndarray, of_word: np.ndarray, spelt: np.ndarray, units: np.ndarray, chosen: np.ndarray
+    subjects: np.ndarray,
+    words: np.ndarray,
+    word_of_row: np.ndarray,
+    unit_of_row: np.ndarray,
+    rows_to_search: np.ndarray,
 ) -> _Pairs:
-    """Return the occurrences, among the rows ``chosen``, of each subject's word in the texts of others."""
-    order = chosen[np.argsort(spelt[chosen], kind="stable")]
-    first, end = (np.searchsorted(spelt[order], of_word, side=side) for side in ("left", "right"))
+    """Return the occurrences of each subject's word in the texts of other units, among the rows ``rows_to_search``."""
+    order = rows_to_search[np.argsort(word_of_row[rows_to_search], kind="stable")]
+    first, end = (np.searchsorted(word_of_row[order], words, side=side) for side in ("left", "right"))
     lengths = end - first
     rows = np.repeat(np.arange(len(subjects)), lengths)
     places = order[np.repeat(first - (np.cumsum(lengths) - lengths), lengths) + np.arange(int(lengths.sum()))]
-    kept = units[places] != subjects[rows]
-    return _Pairs(subjects[rows][kept], of_word[rows][kept], units[places][kept], places[kept])
+    kept = unit_of_row[places] != subjects[rows]
+    return _Pairs(subjects[rows][kept], words[rows][kept], unit_of_row[places][kept], places[kept])
 
 
-def _word_scores(scores: np.ndarray, pairs: _Pairs) -> tuple[np.ndarray, np.ndarray]:
-    """Return ((subject, word) pairs, int (2, n); score of each, float64 (n,)): the mean over occurrences in one text
-    owner, then over the owners."""
-    known = np.isfinite(scores[pairs.place])
-    columns = np.stack([pairs.subject[known], pairs.word[known], pairs.other[known]])
-    return _group_means(*_group_means(columns, scores[pairs.place[known]], num=3), num=2)
+def _word_scores(token_scores: np.ndarray, occurrences: _Pairs) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct (subject, word) pairs, int (2, n), and the score of each, float64 (n,): the mean over
+    occurrences in the texts of one other individual, then over these individuals."""
+    known = np.isfinite(token_scores[occurrences.place])
+    columns = np.stack([occurrences.subject[known], occurrences.word[known], occurrences.other[known]])
+    return _group_means(*_group_means(columns, token_scores[occurrences.place[known]], num=3), num=2)
 
 
 def _group_means(columns: np.ndarray, values: np.ndarray, *, num: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (distinct combinations of the first ``num`` columns, int (num, groups); the mean of ``values`` in each,
-    float64)."""
+    """Group ``values`` by the first ``num`` columns. Return the distinct combinations of these columns, int (num,
+    groups), and the mean of the values in each group, float64."""
     groups, number = np.unique(columns[:num], axis=1, return_inverse=True)
     counts = np.bincount(number.ravel(), minlength=groups.shape[1])
     return groups, np.bincount(number.ravel(), values, minlength=groups.shape[1]) / counts

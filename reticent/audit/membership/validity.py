@@ -175,8 +175,8 @@ def with_attack_verdicts(models: Sequence[ModelEvidence]) -> list[ModelEvidence]
 
 
 def _why_rates_invalid(model: ModelEvidence, base: ModelEvidence | None) -> str | None:
-    """Return the reason if leak rates on a given split prove nothing, as the base model already has a difference
-    between the sides; else None."""
+    """Return the reason why leak rates on a given split prove nothing: the base model already leaks more of one side.
+    None if they are valid."""
     if base is None or not model.split_given or model is base:
         return None
     both = (base.excess or {}).get("both")

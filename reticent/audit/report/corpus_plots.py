@@ -170,10 +170,12 @@ KINDS: tuple[tuple[str, Callable[[IdentifiersByLength], NgramCounts], str], ...]
 )
 
 
-def _draw_bars_by_n(rows: Sequence[IdentifiersByLength], what: Literal["distinct", "occurrences"], t: Texts) -> Drawing:
-    """Draw the numbers of identifying n-grams by n as bars; ``what`` says whether distinct n-grams or their
-    occurrences."""
-    title, counts_all = t(f"plots.by_n.{what}"), what == "occurrences"
+def _draw_bars_by_n(
+    rows: Sequence[IdentifiersByLength], counted: Literal["distinct", "occurrences"], t: Texts
+) -> Drawing:
+    """Draw a bar chart of identifying n-grams by n. ``counted`` says whether distinct n-grams or occurrences are
+    counted."""
+    title, counts_all = t(f"plots.by_n.{counted}"), counted == "occurrences"
     note = t("plots.hatched_with_a_directly_identifying_word_in") if counts_all else ""
     figure, axis = new_panel(title, note, width=WIDTH)
     said = []
@@ -200,9 +202,10 @@ def _draw_bars_by_n(rows: Sequence[IdentifiersByLength], what: Literal["distinct
     return Drawing(name, figure, alt_text(t, title, said))
 
 
-def _counts_sentence(kind: str, counts: Sequence[str], rows: Sequence[IdentifiersByLength], t: Texts) -> str:
-    """Return one kind's numbers of n-grams by n, given as texts (``counts``), as a sentence for an alternative text."""
-    numbers = [t("plots.count_of_n_words", count=each, n=row.n) for each, row in zip(counts, rows, strict=True)]
+def _counts_sentence(kind: str, count_texts: Sequence[str], rows: Sequence[IdentifiersByLength], t: Texts) -> str:
+    """Return a sentence for an alternative text that lists one kind of n-grams by n, with the numbers in
+    ``count_texts``."""
+    numbers = [t("plots.count_of_n_words", count=each, n=row.n) for each, row in zip(count_texts, rows, strict=True)]
     return t("common.name_what", name=t.evidence(kind), what=", ".join(numbers))
 
 

@@ -51,7 +51,7 @@ def epoch_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[st
     recipes = {group: by_recipe(models, group) for group in groups}
     if all(len(entries) < 2 for found in recipes.values() for entries in found.values()):
         return []
-    limits = {slug: _limits(models, measure, chance) for slug, chance, measure in MEASURES}
+    limits = {slug: _shared_limits(models, measure, chance) for slug, chance, measure in MEASURES}
     return [
         _draw_panel(group, recipes[group], row, limits[row[0]], t)
         for group in groups
@@ -60,16 +60,18 @@ def epoch_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[st
     ]
 
 
-def _measured(models: Sequence[ModelEvidence], measure: Measure) -> list[tuple[int, Estimate]]:
-    """Return (epoch, estimate) of each entry that has one."""
+def _points_of(models: Sequence[ModelEvidence], measure: Measure) -> list[tuple[int, Estimate]]:
+    """Return (epoch, estimate) of each model for which the measure has a value."""
     rows = [(m.epoch, measure(m)) for m in models]
     return [(epoch, found) for epoch, found in rows if has_value(found)]
 
 
-def _limits(models: Sequence[ModelEvidence], measure: Measure, chance: float | None) -> tuple[float, float] | None:
-    """Return the shared y limits of the panels of one measure, which hold all intervals, ranges over seeds, and chance;
-    None without an estimate."""
-    estimates = [found for _, found in _measured(models, measure)]
+def _shared_limits(
+    models: Sequence[ModelEvidence], measure: Measure, chance: float | None
+) -> tuple[float, float] | None:
+    """Return the y axis limits that all panels of a measure share: they hold all intervals, ranges over seeds, and
+    chance. None without an estimate."""
+    estimates = [found for _, found in _points_of(models, measure)]
     if not estimates:
         return None
     _, lows, highs = values_and_ends(estimates)
@@ -89,16 +91,16 @@ def _draw_panel(
     """Return one panel of a measure against epochs, a line for each recipe, as inline SVG."""
     slug, chance, measure = row
     title = t(f"plots.epochs.{slug}.title")
-    figure, axis = new_panel(group.short_title(t, title, lines=True), width=3.7)
+    figure, axis = new_panel(group.short_title(t, title, in_two_lines=True), width=3.7)
     said = []
     if chance is not None:
         axis.axhline(chance, color=SOFT, linestyle="--", linewidth=1)
     trained = {r: found for r, entries in recipes.items() if (found := [m for m in entries if m.epoch])}
-    for _, base in _measured(recipes.get("base", []), measure):
+    for _, base in _points_of(recipes.get("base", []), measure):
         axis.axhline(base.value, color=LOOKS["base"].light, linestyle=LOOKS["base"].line, linewidth=1.2)
         said.append(t("common.name_what", name="base", what=value_in_words(base, t)))
     for number, (recipe, entries) in enumerate(trained.items()):
-        estimates = _measured(entries, measure)
+        estimates = _points_of(entries, measure)
         if not estimates:
             continue
         draw_recipe_line(axis, estimates, recipe, factor=2 ** marker_offset(number, len(trained), 0.09))

@@ -70,7 +70,7 @@ def _private_arms(models: Sequence[ModelEvidence]) -> Arms:
 def _draw_panel(group: Group, last: Sequence[ModelEvidence], arms: Arms, slug: str, measure: Measure, t: Texts) -> str:
     """Return one panel of a measure against epsilon, a line for each private recipe, as inline SVG."""
     title = t(f"plots.epochs.{slug}.title")
-    figure, axis = new_panel(group.short_title(t, title, lines=True))
+    figure, axis = new_panel(group.short_title(t, title, in_two_lines=True))
     said = []
     if slug == "loss":
         axis.axhline(CHANCE, color=SOFT, linestyle="--", linewidth=1)

@@ -47,7 +47,8 @@ def spread_of_trainings(estimate: Estimate | None, t: Texts = ENGLISH) -> str:
 
 
 def leaks(part: Privacy, cell: int, t: Texts = ENGLISH) -> tuple[str, str]:
-    """Return (number of predicted identifiers, note below it) as table text; a zero comes with its upper bound."""
+    """Return two texts for a table cell: the number of predicted identifiers, and a note below it. The note of a zero
+    has its upper bound."""
     total, leaked = part.num_identifiers, part.num_leaked
     if total is None or part.types.value is None:
         return "–", t("numbers.too_few_identifiers") if total != 0 else t("numbers.no_identifiers")
@@ -93,5 +94,5 @@ def interval_of(estimate: Estimate, t: Texts = ENGLISH) -> str:
 
 
 def points(share: float | None, t: Texts = ENGLISH) -> str:
-    """Return a share, or a difference of shares, as percent text without the percent sign; a dash for None."""
+    """Return a share, or a difference of shares, as a number of percentage points without a sign; a dash for None."""
     return "–" if share is None else t.number(100 * share, 1)

@@ -74,8 +74,8 @@ def low_cost_panels(models: Sequence[ModelEvidence], f1_of_all: float | None = N
 
 
 def _narrow_panel(group: Group, title: str, note: str, t: Texts) -> tuple[Any, Any, str]:
-    """Return (figure, axes, title in one line) of a new narrow panel."""
-    figure, axis = new_panel(group.short_title(t, title, lines=True), note, width=3.7)
+    """Return a new narrow panel of a group of models: its figure, its axes, and its title in one line."""
+    figure, axis = new_panel(group.short_title(t, title, in_two_lines=True), note, width=3.7)
     return figure, axis, group.short_title(t, title)
 
 

@@ -177,11 +177,11 @@ def _f1_of_all(corpus: CorpusEvidence) -> float | None:
 
 def _inversion_chance(models: Sequence[ModelEvidence]) -> float | None:
     """Return the success rate of guessing at random among the candidates of an inversion; None without one."""
-    return next((kind.chance.top1 for kind in _inverted(models) if kind.chance), None)
+    return next((kind.chance.top1 for kind in _inversion_results(models) if kind.chance), None)
 
 
-def _inverted(models: Sequence[ModelEvidence]) -> list[InvertedKind]:
-    """Return all inversion results of the models, direct and indirect identifiers."""
+def _inversion_results(models: Sequence[ModelEvidence]) -> list[InvertedKind]:
+    """Return the inversion results of all models as one list, an entry for direct and one for indirect identifiers."""
     found = [model.inversion for model in models if model.inversion]
     return [kind for one in found for kind in (one.direct, one.indirect) if kind]
 
@@ -225,7 +225,8 @@ def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
         low_cost=any(model.low_cost for model in models),
         asked_again=any(model.all_occurrences or model.generated or model.over_base for model in models),
         inverted=any(model.inversion for model in models),
-        placed=[kind.in_place for kind in _inverted(models) if kind.in_place], chance=_inversion_chance(models),
+        placed=[kind.in_place for kind in _inversion_results(models) if kind.in_place],
+        chance=_inversion_chance(models),
         in_place=any(part.in_place for model in models for part in model.privacy.values()),
         elsewhere=is_elsewhere(audit),
         risks=RISKS, beside=numbers_beside(last), named_sections=shared_objectives(models),
@@ -266,16 +267,16 @@ def _head_attacks(heads: Sequence[ModelEvidence]) -> list[str]:
 
 
 def _common_forms(models: Sequence[ModelEvidence]) -> list[tuple[str, int]]:
-    """Return (part of the identifiers in words, number of protected surface forms that identify no one), where there
-    are any."""
+    """Return (part of the identifiers, number of its protected surface forms that are too common to identify anyone)
+    for parts that have some."""
     first = models[0].privacy if models else {}
     found = ((PARTS[part], own.num_common) for part, own in first.items())
     return [(part, number) for part, number in found if number]
 
 
 def _false_identifiers(models: Sequence[ModelEvidence]) -> list[tuple[float, int | None, int | None]]:
-    """Return (share of the documents that an adversary has, false identifiers in their graph, all identifiers in
-    it)."""
+    """Return for each adversary with a part of the documents: (share of the documents, number of false identifiers in
+    their graph, number of all)."""
     rows = models[0].low_cost.by_graph_share if models and models[0].low_cost else []
     return [(row.share, row.num_false, row.num_identifiers) for row in rows if row.share < 1 and row.num_identifiers]
 

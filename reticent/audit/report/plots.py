@@ -159,7 +159,7 @@ def excess_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[s
 
 
 def _excess_of_all(model: ModelEvidence) -> Estimate | None:
-    """Return the excess of all identifiers; None if it was not measured."""
+    """Return the excess leak rate of direct and indirect identifiers together; None if it was not measured."""
     both = (model.excess or {}).get("both")
     return both.excess if both and has_value(both.excess) else None
 
@@ -170,13 +170,13 @@ def ngram_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[st
     identify."""
     chosen = [m for m in models if len(m.privacy_by_n or {}) > 1]
     panels = []
-    known = [e for m in chosen for e in _by_length(m).values() if e.low is not None]
+    known = [e for m in chosen for e in _privacy_by_length(m).values() if e.low is not None]
     tops = [(1 - (e.low or 0)) * (e.num_identifiers or 0) for e in known]
     for group in groups_of(models, chosen):
         figure, axis = new_panel(group.panel_title(t))
         entries, said = last_of(chosen, group), []
         for number, model in enumerate(entries):
-            look, measured = look_of(model.recipe), _by_length(model)
+            look, measured = look_of(model.recipe), _privacy_by_length(model)
             value, low, high = values_and_ends(measured.values())
             total = np.array([e.num_identifiers or 0 for e in measured.values()], dtype=float)
             x = np.array(list(measured)) + marker_offset(number, len(entries), 0.07)
@@ -207,7 +207,7 @@ def ngram_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[st
     return panels
 
 
-def _by_length(model: ModelEvidence) -> dict[int, NgramPrivacy]:
-    """Return n -> Privacy of a model's n-grams, ascending, where it was measured."""
+def _privacy_by_length(model: ModelEvidence) -> dict[int, NgramPrivacy]:
+    """Return n -> Privacy of the model's n-grams of n words, ascending, for each n that was measured."""
     rows = sorted((model.privacy_by_n or {}).items(), key=lambda row: int(row[0]))
     return {int(n): found for n, found in rows if has_value(found) and found.num_identifiers}

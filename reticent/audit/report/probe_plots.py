@@ -148,7 +148,7 @@ def factor_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
             places = [row + marker_offset(number, len(probe.models), step) for row, *_ in rows]
             axis.errorbar(value, places, xerr=whiskers(value, low, high), fmt=look.marker, color=look.light,
                           elinewidth=1, label=printable(model.name))  # fmt: skip
-            said += [_times(model.name, target, v, t) for v, (_, target, _) in zip(value, rows, strict=True)]
+            said += [_times_phrase(model.name, target, v, t) for v, (_, target, _) in zip(value, rows, strict=True)]
         _plain_log(axis, t)
         axis.set_yticks(range(len(targets)), [_target_name(target) for target in targets])
         axis.set(ylim=(len(targets) - 0.5, -0.5), xlabel=t("probe.times_likelier_geometric_mean"))
@@ -159,8 +159,8 @@ def factor_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
     return panels
 
 
-def _times(name: str, target: str, factor: float, t: Texts) -> str:
-    """Return how many times likelier an item is, as a phrase of an alternative text."""
+def _times_phrase(name: str, target: str, factor: float, t: Texts) -> str:
+    """Return "MODEL, TARGET: FACTOR times likelier" as a phrase for an alternative text."""
     return t(
         "common.name_what",
         name=f"{printable(name)}, {_target_name(target)}",
@@ -354,7 +354,7 @@ def soft_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
     for row, (model, look, soft) in enumerate(rows):
         value, low, high = values_and_ends([soft.factor])
         axis.errorbar(value, [row], xerr=whiskers(value, low, high), fmt=look.marker, color=look.light, capsize=3)
-        said.append(_times(model.name, soft.target, value[0], t))
+        said.append(_times_phrase(model.name, soft.target, value[0], t))
     _plain_log(axis, t)
     axis.set_yticks(range(len(rows)), [f"{printable(m.name)}, {_target_name(s.target)}" for m, _, s in rows])
     axis.set(ylim=(len(rows) - 0.4, -0.6), xlabel=t("probe.times_likelier_geometric_mean"))

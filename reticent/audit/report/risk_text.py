@@ -297,7 +297,8 @@ def outcome_in_words(result: RiskResult, words: Texts) -> tuple[str, str]:
 
 
 def found_in_words(row: ModelRisks, result: RiskResult, words: Texts) -> str:
-    """Return a sentence on the surest finding; empty without one, or if it decides the outcome."""
+    """Return a sentence on the surest finding for a risk, in words; empty if there is none, or if it already decides
+    the outcome."""
     if result.found is None or result.found == result.what or result.outcome == BEYOND:
         return ""
     return Marked(words("verdict.found", number=found_number(result, words)), found_mark(row, result))
@@ -316,8 +317,8 @@ def found_number(result: RiskResult, words: Texts) -> str:
 
 
 def deciding_marks(row: ModelRisks) -> list[Mark]:
-    """Return the machine-readable marks of the risks that decide the verdict on a model, else of the overall
-    verdict."""
+    """Return the machine-readable marks of the risks with the outcome of the overall verdict on a model, or the mark of
+    that verdict if there are none."""
     found = [risk_mark(row, r) for r in row.results if r.relevant and r.outcome == row.outcome]
     return found or [Mark(model_name(row.recipe, row.model), "all", "verdict", row.outcome)]
 
@@ -379,7 +380,7 @@ def epochs_in_words(row: ModelRisks | ModelEvidence, words: Texts) -> str:
 
 
 def reason_of(model: ShownModel, words: Texts) -> tuple[str, str]:
-    """Return (the reason for the verdict on a model, further reasons and notes), as sentences."""
+    """Return two texts: the main reason for the verdict on a model, and further reasons with notes."""
     said, more = _verdict_reason(model, words)
     notes = [words.evidence(note) for note in (model.risks and model.risks.notes) or ()]
     if not notes:

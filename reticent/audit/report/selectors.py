@@ -71,14 +71,15 @@ class Group:
         """Return the group's heading with a shortened section name, for a plot."""
         return self._named(t, t(f"objectives.{self.objective}.title"), self.short_name)
 
-    def short_title(self, t: Texts, what: str, *, lines: bool = False) -> str:
-        """Return the title of a narrow panel, or of its alternative text; ``lines`` puts the section's name on a second
-        line."""
+    def short_title(self, t: Texts, what: str, *, in_two_lines: bool = False) -> str:
+        """Return the title of a narrow panel, or of its alternative text. ``in_two_lines``: the section's name is in
+        the first line, the rest in the second."""
         where = t(f"objectives.{self.objective}.short")
         if not self.number:
             return t("common.name_what", name=where, what=what)
-        if lines:
-            return f"{t('common.name_what', name=where, what=self.short_name)}\n{what}"
+        if in_two_lines:
+            return f"{t('common.name_what', name=where, what=self.short_name)}
+{what}"
         return t("common.where_model_what", where=where, model=self.model, what=what)
 
     def _named(self, t: Texts, title: str, name: str | None) -> str:
@@ -120,7 +121,7 @@ def by_recipe(models: Sequence[ModelEvidence], group: Group) -> dict[str, list[M
 
 
 def last_of(models: Sequence[ModelEvidence], group: Group) -> list[ModelEvidence]:
-    """Return the last checkpoint of each recipe of a group."""
+    """Return the last checkpoint of each recipe in a group, as a list."""
     return [entries[-1] for entries in by_recipe(models, group).values()]
 
 
@@ -150,8 +151,8 @@ def all_utility(side: SideUtility, objective: str) -> Estimate | None:
 
 
 def excess_of(model: ModelEvidence) -> tuple[Part, bool, Estimate] | None:
-    """Return (part of the identifiers, whether over the base model, excess estimate) of what a model learned most
-    certainly; the first measured excess if nothing was, None if none was measured."""
+    """Return (part of the identifiers, whether over the base model, excess) of the leak that is most certain. Without a
+    certain one return the first excess measured, or None."""
     found = [
         (part, over_base, sides.excess)
         for over_base, parts in ((False, model.excess), (True, model.over_base))
@@ -191,8 +192,8 @@ def strongest_attack(model: ModelEvidence, *, even_invalid: bool = False) -> tup
 
 
 def attack_below_chance(model: ModelEvidence) -> tuple[str, Estimate] | None:
-    """Return (name, AUC) of the attack whose interval lies farthest below chance, None if none does; on a base model it
-    shows that members and others differ by themselves."""
+    """Return (name, AUC) of the membership attack whose interval lies farthest below chance; None if none lies below.
+    On a base model it shows that the two sides differ by themselves."""
     ends = (model.best_attack and model.best_attack.intervals) or {}
     measured = [(name, _replace_interval(attack.auc, ends.get(name))) for name, attack in model.membership.items()]
     below = [(name, auc, auc.high) for name, auc in measured if auc.high is not None and auc.high < CHANCE]
@@ -217,8 +218,8 @@ def is_distinguishable(model: ModelEvidence) -> bool:
 
 
 def is_anything_found(model: ModelEvidence, audit: AuditEvidence) -> bool:
-    """Return whether any attack, canary or probe measurably found something in the model, whole-text membership
-    (`is_distinguishable`) left out."""
+    """Return whether any attack, canary or probe on the model found something measurable. Membership by the whole text
+    does not count (see `is_distinguishable`)."""
     extracted = list(_extracted(model, audit))
     subjects = [Subject(model, entry) for entry in extracted] or [Subject(model, None)]
     numbers = (n for risk in RISKS.values() if risk.name != "individual" for s in subjects for n in risk.numbers(s))
@@ -265,7 +266,8 @@ def only_invalid(model: ModelEvidence) -> bool:
 
 
 def without_power(model: ModelEvidence) -> bool:
-    """Return whether no attack on the model was proven able to succeed, so that its failure shows nothing."""
+    """Return whether no membership attack on the model could be shown to work, so that the failure of all proves
+    nothing."""
     verdicts = {attack.verdict for attack in model.membership.values()} - {INVALID}
     return verdicts == {NO_POWER}
 
@@ -283,7 +285,7 @@ def learned_little(last: dict[str, ModelEvidence]) -> bool:
 
 
 def broken_rule(model: ModelEvidence) -> bool:
-    """Return whether the model was trained on protected targets."""
+    """Return whether the model was trained on targets that its recipe protects."""
     return model.ledger is not None and model.ledger.violations > 0
 
 

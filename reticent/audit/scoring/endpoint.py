@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from reticent.audit.scoring.token_scores import TokenScores, unscored
+from reticent.audit.scoring.token_scores import TokenScores, unscored_arrays
 from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.json_toml import read_json
 from reticent.engine.store import TokenStore
@@ -131,15 +131,15 @@ def _log_prob(value: Any) -> float:
     return float(value) if is_one else math.inf
 
 
-def _cached_log_probs(about: dict[str, Any], ids: list[int], known: dict[str, Any], answers: IO[str]) -> Any:
-    """Return the `_token_log_probs` of these ids from the cache ``known``, else from the server, adding them to the
-    cache."""
-    digest = hashlib.sha256(json.dumps([about["url"], about["model"], ids]).encode()).hexdigest()
-    if digest not in known:
-        known[digest] = _token_log_probs(about["url"], about["model"], ids)
-        answers.write(json.dumps([digest, *known[digest]]) + "\n")
-        answers.flush()
-    return known[digest]
+def _cached_log_probs(request: dict[str, Any], ids: list[int], cache: dict[str, Any], cache_file: IO[str]) -> Any:
+    """Return the `_token_log_probs` of these token ids from ``cache``, or from the server; then they are added to the
+    cache and its file."""
+    digest = hashlib.sha256(json.dumps([request["url"], request["model"], ids]).encode()).hexdigest()
+    if digest not in cache:
+        cache[digest] = _token_log_probs(request["url"], request["model"], ids)
+        cache_file.write(json.dumps([digest, *cache[digest]]) + "\n")
+        cache_file.flush()
+    return cache[digest]
 
 
 def score_endpoint(
@@ -171,7 +171,7 @@ def score_endpoint(
     check_host(about["url"], about["host"])
     file = Path(about["answers"])
     known = dict(_cached_answers(file))
-    scores = unscored(store.num_tokens)
+    scores = unscored_arrays(store.num_tokens)
     if not about["log_probs"]:
         return TokenScores(doc_offsets=store.doc_offsets, **scores)
     windows = cut_windows(store, min(window_length, _context_length(folder) - 1), special)  # it writes a token

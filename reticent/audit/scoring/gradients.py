@@ -117,11 +117,11 @@ def gradient_norms(
     asked = _LossWindows(cut_windows(store, window_length, special), chosen, objective, net)
     norms, layers, is_checked, done = np.full(store.num_documents, np.nan), _Layers.of(net), False, 0
     with fused_activations(net):
-        for group in asked.batches(documents):
+        for group in asked.iter_batches(documents):
             questions = asked.of(group) if layers is not None and asked.fits(group) else None
             if layers is not None and questions is not None and not is_checked:
                 is_checked = True
-                if not layers.agree(asked.of(group[:1]), asked.gradients(group[0])):
+                if not layers.agree_with_torch(asked.of(group[:1]), asked.gradients(group[0])):
                     layers = None
             if layers is not None and questions is not None:
                 norms[group] = layers.norms(questions)
@@ -131,7 +131,7 @@ def gradient_norms(
                     if found:
                         parts = [gradient.float() for gradient in found.values()]
                         norms[document] = float(torch.stack(torch._foreach_norm(parts)).norm())
-            count = asked.counts(group)
+            count = asked.num_counted_tokens(group)
             norms[group] = np.where(count > 0, norms[group] / np.maximum(count, 1), np.nan)
             if not np.isfinite(norms[group][count > 0]).all():
                 raise TrainingError("gradients: a norm is not a number; did training diverge?")
@@ -156,9 +156,9 @@ class _DocumentBatch:
     of_cells: np.ndarray
     _slots: dict[bool, tuple[int, torch.Tensor | None]] = field(default_factory=dict)
 
-    def laid(self, values: torch.Tensor) -> torch.Tensor:
-        """Return a layer's inputs or output gradients, (B, T, ...) or (N, ...), as (U, L, ...): the positions of each
-        document in a row, padded with zeros."""
+    def arrange_by_document(self, values: torch.Tensor) -> torch.Tensor:
+        """Arrange a layer's inputs or output gradients, (B, T, ...) or (N, ...), by document: return (U, L, ...), a row
+        of positions for each document, padded with zeros."""
         is_rows = values.ndim == 3 or not values.is_floating_point()
         expected = self.given.shape if is_rows else self.wanted.shape
         if values.shape[: len(expected)] != expected or values.ndim > 3:
@@ -193,14 +193,14 @@ class _LossWindows:
         self.bounds = np.searchsorted(windows.documents, np.arange(windows.store.num_documents + 1))
         self._kind = "cuda" if self.device.type == "cuda" else "cpu"
 
-    def counts(self, documents: np.ndarray) -> np.ndarray:
-        """Return the number of tokens of each document whose loss counts."""
+    def num_counted_tokens(self, documents: np.ndarray) -> np.ndarray:
+        """Return for each document the number of tokens whose loss counts."""
         return np.asarray(self._totals[self.bounds[documents + 1]] - self._totals[self.bounds[documents]])
 
-    def batches(self, documents: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield arrays of document numbers, the longest documents first, each as large as `fits` allows; documents
-        without a token whose loss counts are left out."""
-        documents = documents[self.counts(documents) > 0]
+    def iter_batches(self, documents: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield arrays of document numbers, longest documents first, each as large as memory allows (`fits`). Documents
+        in which no token's loss counts are left out."""
+        documents = documents[self.num_counted_tokens(documents) > 0]
         documents = documents[np.argsort(-np.diff(self.windows.store.doc_offsets)[documents], kind="stable")]
         first = 0
         while first < len(documents):
@@ -212,7 +212,7 @@ class _LossWindows:
 
     def fits(self, documents: np.ndarray) -> bool:
         """Return whether the windows of these documents fit into memory as one batch."""
-        counts, added = self.counts(documents), self.windows.special.num_added
+        counts, added = self.num_counted_tokens(documents), self.windows.special.num_added
         num_cells = sum(
             len(part) * int(self.windows.lengths[part].max() + added) for part in self._split_by_length(documents)
         )
@@ -221,7 +221,7 @@ class _LossWindows:
         return num_cells <= MAX_CELLS[self._kind] and is_small
 
     def _counted_windows(self, documents: np.ndarray) -> np.ndarray:
-        """Return the numbers of the documents' windows that hold a token whose loss counts."""
+        """Return the numbers of those windows of the documents that hold a token whose loss counts."""
         spans = [np.arange(self.bounds[document], self.bounds[document + 1]) for document in documents.tolist()]
         windows = np.concatenate(spans)
         return np.asarray(windows[self.num_asked[windows] > 0])
@@ -234,29 +234,32 @@ class _LossWindows:
         return [part for part in (windows[is_whole], windows[~is_whole]) if len(part)]
 
     def of(self, documents: np.ndarray) -> list[_DocumentBatch]:
-        """Return the model inputs for these documents, one batch for full windows and one for shorter ones."""
+        """Return the model inputs for these documents: a batch of their full windows, and one of their shorter ones."""
         number = np.empty(self.windows.store.num_documents, dtype=np.int64)
         number[documents] = np.arange(len(documents))
         parts = self._split_by_length(documents)
-        return [self._batch(part, number[self.windows.documents[part]], len(documents)) for part in parts]
+        return [self._make_batch(part, number[self.windows.documents[part]], len(documents)) for part in parts]
 
-    def _batch(self, numbers: np.ndarray, of_rows: np.ndarray, num_documents: int = 1) -> _DocumentBatch:
-        """Return the windows ``numbers`` as one batch; ``of_rows`` has the document of each."""
-        batch = self.windows.gather(numbers)
-        positions = self.windows.token_positions(numbers, batch.input_ids.shape[1])
+    def _make_batch(
+        self, window_numbers: np.ndarray, documents_of_windows: np.ndarray, num_documents: int = 1
+    ) -> _DocumentBatch:
+        """Return the windows with these numbers as one batch of model inputs; ``documents_of_windows`` has the number
+        of each window's document within the batch."""
+        batch = self.windows.gather(window_numbers)
+        positions = self.windows.token_positions(window_numbers, batch.input_ids.shape[1])
         asked = (positions >= 0) & self.chosen[np.maximum(positions, 0)]
         input_ids, attention = batch.input_ids, None
         if self.objective == "mlm":
             input_ids, attention = np.where(asked, self.mask_id, input_ids), batch.attention
         else:  # position t predicts the token at t + 1
-            positions = np.concatenate([positions[:, 1:], np.full((len(numbers), 1), -1)], axis=1)
-            asked = np.concatenate([asked[:, 1:], np.zeros((len(numbers), 1), dtype=bool)], axis=1)
+            positions = np.concatenate([positions[:, 1:], np.full((len(window_numbers), 1), -1)], axis=1)
+            asked = np.concatenate([asked[:, 1:], np.zeros((len(window_numbers), 1), dtype=bool)], axis=1)
         cells = np.flatnonzero(asked)
         true = self.windows.store.input_ids[positions.reshape(-1)[cells]].astype(np.int64)
         given, wanted, labels = (torch.from_numpy(part).to(self.device) for part in (input_ids, cells, true))
         seen = None if attention is None or attention.all() else torch.from_numpy(attention).to(self.device)
-        of_cells = of_rows[cells // batch.input_ids.shape[1]]
-        return _DocumentBatch(num_documents, given, seen, wanted, labels, of_rows, of_cells)
+        of_cells = documents_of_windows[cells // batch.input_ids.shape[1]]
+        return _DocumentBatch(num_documents, given, seen, wanted, labels, documents_of_windows, of_cells)
 
     def gradients(self, document: int) -> dict[Any, torch.Tensor]:
         """Return the gradient of one document's summed loss by weight, computed by torch itself."""
@@ -264,7 +267,7 @@ class _LossWindows:
         windows = self._counted_windows(np.array([document]))
         for start in range(0, len(windows), ROWS_AT_ONCE):
             some = windows[start : start + ROWS_AT_ONCE]
-            question = self._batch(some, np.zeros(len(some), dtype=np.int64))
+            question = self._make_batch(some, np.zeros(len(some), dtype=np.int64))
             with using_mask(self.net, question.seen):
                 logits = logits_of(self.net, self.head, question.given, question.seen, question.wanted)
             torch.nn.functional.cross_entropy(logits.float(), question.true, reduction="sum").backward()
@@ -294,11 +297,11 @@ def _kind_of(layer: Any) -> str:
 
 
 @lru_cache
-def _say_alone(kind: str) -> None:
-    """Warn once that documents of this kind of model are measured one at a time."""
+def _warn_of_single_documents(model_type: str) -> None:
+    """Warn, once for each type of model, that its documents are measured one at a time."""
     log_warning(
-        f"gradients: a layer of {kind} models has gradients that cannot be told apart in a batch; documents are asked "
-        "one at a time"
+        f"gradients: a layer of {model_type} models has gradients that cannot be told apart in a batch; documents are "
+        "asked one at a time"
     )
 
 
@@ -318,12 +321,12 @@ class _Layers:
         self._is_last = True
 
     @classmethod
-    def of(cls, net: Any) -> _Layers | None:
-        """Return the layers of a model; None, with a warning, if one is of an unknown kind."""
+    def of(cls, model: Any) -> _Layers | None:
+        """Return the hooks for all layers of a model; None, with a warning, if one layer is of an unknown kind."""
         try:
-            return cls(net, list(cls._weighted_modules(net)))
+            return cls(model, list(cls._weighted_modules(model)))
         except _Unknown:
-            return _say_alone(net.config.model_type)
+            return _warn_of_single_documents(model.config.model_type)
 
     @classmethod
     def _weighted_modules(cls, module: Any) -> Iterator[Any]:
@@ -338,32 +341,32 @@ class _Layers:
         for child in module.children():
             yield from cls._weighted_modules(child)
 
-    def agree(self, questions: list[_DocumentBatch], gradients: dict[Any, torch.Tensor]) -> bool:
-        """Return whether the hooks' squared gradient norm of every weight equals that of ``gradients``, torch's own,
-        for the one document of ``questions``; warn if not."""
+    def agree_with_torch(self, batches_of_document: list[_DocumentBatch], gradients: dict[Any, torch.Tensor]) -> bool:
+        """Return whether the gradient norms by the hooks equal those of ``gradients``, which torch computed for the
+        same single document; warn if they differ."""
         plain = {weight: float(gradient.float().square().sum()) for weight, gradient in gradients.items()}
         try:
-            self.norms(questions)
+            self.norms(batches_of_document)
         except (MemoryError, torch.OutOfMemoryError):
             raise
         except Exception:  # an architecture can fail anywhere
-            _say_alone(self.net.config.model_type)
+            _warn_of_single_documents(self.net.config.model_type)
             return False
         found = {weight: float(squares[0]) for weight, squares in self._squares.items()}
         least = 1e-6 * sum(plain.values())
         both = {*plain, *found}
         off = [abs(plain.get(w, 0.0) - found.get(w, 0.0)) > MOST_OFF * plain.get(w, 0.0) + least for w in both]
         if any(off) and all(map(math.isfinite, plain.values())):
-            _say_alone(self.net.config.model_type)
+            _warn_of_single_documents(self.net.config.model_type)
             return False
         return True
 
-    def norms(self, questions: list[_DocumentBatch]) -> np.ndarray:
-        """Return the gradient norm of each document's summed loss over all weights, float64 (U,)."""
+    def norms(self, batches: list[_DocumentBatch]) -> np.ndarray:
+        """Return for each document the norm, over all weights, of the gradient of its summed loss, float64 (U,)."""
         self._squares, self._tied, self._before = {}, {}, {}
         with self._hooked():
-            for question in questions:
-                self._batch, self._is_last = question, question is questions[-1]
+            for question in batches:
+                self._batch, self._is_last = question, question is batches[-1]
                 with using_mask(self.net, question.seen):
                     inputs = whole_inputs(self.net, question.given, question.seen)
                     values = self.net(**inputs).logits if self.head is None else self.net.base_model(**inputs)[0]
@@ -403,7 +406,7 @@ class _Layers:
         """Collect a layer's input and output gradient over the batches, and at the last batch add the layer's gradient
         norms."""
         assert self._batch is not None
-        here = self._batch.laid(read), self._batch.laid(back.float())
+        here = self._batch.arrange_by_document(read), self._batch.arrange_by_document(back.float())
         if not self._is_last:
             if layer in self._before:
                 raise _Unknown

@@ -67,8 +67,9 @@ def sum_log_probs(
     shared: int = 0,
     alike: int | None = None,
 ) -> np.ndarray:
-    """Return the summed natural log-probability of each row's tokens ``true``, by group of tokens, float64 (N, G). The
-    first ``shared`` columns are equal in every ``alike`` consecutive rows; a causal model reads them once for all.
+    """Return the summed natural log-probability of the tokens ``true`` of each row, by group of tokens, float64 (N, G).
+    A causal model reads the first ``shared`` columns once for every ``alike`` consecutive rows, in which they are
+    equal.
 
     Parameters
     ----------
@@ -163,17 +164,17 @@ def _batch_sums(
 def sum_choices(
     model: PreTrainedModel,
     input_ids: np.ndarray,
-    asked: np.ndarray,
+    is_predicted: np.ndarray,
     choices: np.ndarray,
     *,
     attention: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return the summed log-probability of each of C alternative texts at the cells of each row that ``asked`` marks
-    (bool (N, T)), all predicted in one pass; float64 (N, C).
+    """Return for each of C alternative texts its summed log-probability at the cells that the mask ``is_predicted`` (N,
+    T) marks, float64 (N, C). All cells of a row are predicted in one pass.
 
     Parameters
     ----------
-    input_ids : int64 array, shape (N, T); asked : bool array, shape (N, T), the cells to predict
+    input_ids : int64 array, shape (N, T); is_predicted : bool array, shape (N, T), the cells to predict
     choices : int64 array, shape (cells, C), the tokens of each choice at the asked cells, row by row
     attention : bool array, shape (N, T), optional
 
@@ -181,7 +182,7 @@ def sum_choices(
     """
     device, head = model.device, lm_head(model)
     ids, cells, tokens = (
-        torch.from_numpy(np.ascontiguousarray(a)).to(device) for a in (input_ids, np.flatnonzero(asked), choices)
+        torch.from_numpy(np.ascontiguousarray(a)).to(device) for a in (input_ids, np.flatnonzero(is_predicted), choices)
     )
     at_once = max(1, MAX_LOGITS["cuda" if device.type == "cuda" else "cpu"] // model.config.vocab_size)
     states = _states(model, head, ids, _mask_tensor(model, attention), 0, 1).flatten(0, 1).index_select(0, cells)
@@ -190,7 +191,7 @@ def sum_choices(
         for state, token in zip(states.split(at_once), tokens.split(at_once), strict=True)
     ]
     found = np.zeros((len(input_ids), choices.shape[1]))
-    np.add.at(found, np.nonzero(asked)[0], torch.cat(parts).double().cpu().numpy())
+    np.add.at(found, np.nonzero(is_predicted)[0], torch.cat(parts).double().cpu().numpy())
     return found
 
 
@@ -205,8 +206,8 @@ def _log_probs(states_ND: torch.Tensor, head: Any, tokens_NC: torch.Tensor) -> t
 def _states(
     model: Any, head: Any, ids_NT: torch.Tensor, mask: torch.Tensor | None, shared: int, alike: int
 ) -> torch.Tensor:
-    """Return the hidden states from column ``shared`` on, (N, T - shared, D); logits if ``head`` is None. The columns
-    before are equal in every ``alike`` consecutive rows, and where possible are read once for all."""
+    """Return the hidden states of all columns from ``shared`` on, (N, T - shared, D); the logits if ``head`` is None.
+    If possible the columns before, equal in every ``alike`` consecutive rows, are read once for these."""
     if shared and mask is None and alike > 1:
         _, cache = states_of(model, head, input_ids=ids_NT[::alike, :shared], use_cache=True)
         if is_shareable(cache):

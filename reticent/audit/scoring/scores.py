@@ -36,7 +36,7 @@ from reticent.trainer.windows import Batch, SpecialIds, Windows, cut_windows, pr
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-from reticent.audit.scoring.token_scores import COLUMNS, INTEGERS, TokenScores, unscored
+from reticent.audit.scoring.token_scores import COLUMNS, INTEGERS, TokenScores, unscored_arrays
 
 # -------------------------------------------------------------------------------------------------------- logit scores
 #
@@ -64,9 +64,9 @@ def score_logits(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.T
     token, and log p of the argmax. Log p is NaN where a logit of the row is NaN or infinite."""
     fits_float32 = logits_NV.dtype in (torch.float32, torch.bfloat16)
     if logits_NV.device.type == "cpu" and fits_float32 and not logits_NV.requires_grad:
-        return _in_numba(logits_NV.float().contiguous(), true_N)
+        return _columns_by_numba(logits_NV.float().contiguous(), true_N)
     kernel = _gpu_kernel(logits_NV.device) if logits_NV.is_cuda and not logits_NV.requires_grad else None
-    return (kernel or _in_torch)(logits_NV, true_N)
+    return (kernel or _columns_by_torch)(logits_NV, true_N)
 
 
 @cache
@@ -84,7 +84,7 @@ def _gpu_kernel(device: torch.device) -> Callable[[torch.Tensor, torch.Tensor], 
     return reduce_logits
 
 
-def _in_torch(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def _columns_by_torch(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return the six columns of `score_logits`, computed by torch in float32."""
     with torch.autocast(logits_NV.device.type, enabled=False):  # it would take the products for those of a model
         return _torch_columns(logits_NV, true_N)
@@ -105,8 +105,8 @@ def _torch_columns(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch
     return true_log_p[:, 0], -mean, variance.sqrt(), argmax.to(torch.int32), rank, top
 
 
-def _in_numba(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return the six columns of `score_logits`, computed by Numba on several CPU threads."""
+def _columns_by_numba(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return the six columns of `score_logits`, computed by Numba in several CPU threads."""
     logits, true, num_rows = logits_NV.numpy(), true_N.numpy(), len(true_N)
     reals, integers = np.empty((4, num_rows), np.float32), np.empty((2, num_rows), np.int32)
     num_parts = max(1, min(torch.get_num_threads(), num_rows))
@@ -128,7 +128,7 @@ def _in_numba(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tens
 
 @cache
 def _pool(num_threads: int) -> ThreadPoolExecutor:
-    """Return the thread pool of `_in_numba`."""
+    """Return the thread pool of `_columns_by_numba`."""
     return ThreadPoolExecutor(num_threads, thread_name_prefix="logits")
 
 
@@ -361,7 +361,7 @@ class Scorer:
         self._progress, self._done, self._total = progress, 0, passes * len(self.windows)
         self._pending: deque[tuple[int, np.ndarray, tuple[torch.Tensor, ...]]] = deque()
         num_ends = 0 if self._end is None else store.num_documents
-        self._scores = [unscored(store.num_tokens + num_ends) for _ in models]
+        self._scores = [unscored_arrays(store.num_tokens + num_ends) for _ in models]
 
     def batches(self) -> Iterator[tuple[np.ndarray, Batch]]:
         """Yield (window numbers, batch) for every window of this process once, longest first, so that peak memory comes
@@ -383,7 +383,7 @@ class Scorer:
             width = int(widths[first])
             if self._kind == "cpu":  # what is saved on padding is worth more than long batches
                 num_alike = int(np.searchsorted(rising, -LEAST_LENGTH * width, side="right")) - first
-                num_rows = min(self.batch_size, self._rows_at_once(self.windows.padded(width)), num_alike)
+                num_rows = min(self.batch_size, self._rows_at_once(self.windows.padded_width(width)), num_alike)
             else:
                 num_rows = max(self.batch_size, self._max_cells // width)
             batches.append(order[first : first + num_rows])
@@ -454,32 +454,32 @@ class Scorer:
 
     def _score_cells(
         self,
-        at: np.ndarray,
-        given: torch.Tensor,
+        store_positions: np.ndarray,
+        input_ids: torch.Tensor,
         mask: torch.Tensor | None,
-        wanted: torch.Tensor,
-        true: torch.Tensor,
+        cells: torch.Tensor,
+        true_ids: torch.Tensor,
     ) -> None:
-        """Score the tokens ``true``, which belong at the positions ``at`` of the store, by the predictions at the cells
-        ``wanted`` (indices into the flattened batch ``given``)."""
-        num_own = int(np.count_nonzero(at < self.store.num_tokens))
+        """Score the tokens ``true_ids`` at these positions of the store by the model's predictions at ``cells``,
+        indices into the flattened batch ``input_ids``."""
+        num_own = int(np.count_nonzero(store_positions < self.store.num_tokens))
         for number, (model, head) in enumerate(zip(self.models, self._heads, strict=True)):
             with torch.autocast(self._kind, dtype=torch.bfloat16, enabled=self._bf16):
-                values = self._cell_states(model, head, given, mask, wanted)
-                columns = self._reduce_cells(values, head, true, model.config.vocab_size, num_own)
+                values = self._cell_states(model, head, input_ids, mask, cells)
+                columns = self._reduce_cells(values, head, true_ids, model.config.vocab_size, num_own)
             # Fetched when the next is under way, so that a GPU does not wait for it.
-            self._pending.append((number, at, columns))
+            self._pending.append((number, store_positions, columns))
             if len(self._pending) > len(self.models):
                 self._store_oldest()
 
     @staticmethod
     def _cell_states(
-        model: Any, head: Any, given: torch.Tensor, mask: torch.Tensor | None, wanted: torch.Tensor
+        model: Any, head: Any, input_ids: torch.Tensor, mask: torch.Tensor | None, cells: torch.Tensor
     ) -> torch.Tensor:
-        """Return the last hidden states (N, D) at the cells ``wanted`` (indices into the flattened batch ``given``);
+        """Return the last hidden states (N, D) at these cells, indices into the flattened batch ``input_ids``; the
         logits if ``head`` is None."""
         with using_mask(model, mask):
-            return logits_of(model, None if head is None else torch.nn.Identity(), given, mask, wanted)
+            return logits_of(model, None if head is None else torch.nn.Identity(), input_ids, mask, cells)
 
     def _rows_at_once(self, width: int) -> int:
         """Return how many rows of this width go through the models at once, by memory."""
@@ -513,16 +513,16 @@ class Scorer:
         ]
 
     def _reduce_cells(
-        self, values: torch.Tensor, head: Any, true: torch.Tensor, vocabulary: int, num_own: int
+        self, states: torch.Tensor, head: Any, true_ids: torch.Tensor, vocabulary: int, num_own: int
     ) -> tuple[torch.Tensor, ...]:
-        """Return the six columns of `score_logits` for the tokens ``true``, from ``values`` (hidden states, or logits
-        without ``head``), computed in pieces that fit into memory; the first ``num_own`` are tokens of documents, the
-        others ends of texts."""
+        """Return the six columns of `score_logits` for the tokens ``true_ids`` from hidden states (logits if ``head``
+        is None), in pieces that fit into memory. The first ``num_own`` are tokens of documents, the rest ends of
+        texts."""
         at_once = max(1, MAX_LOGITS[self._kind] // vocabulary)
         parts = [
             score_logits(cells if head is None else head(cells), true_here)
             for part in (slice(num_own), slice(num_own, None))
-            for cells, true_here in zip(values[part].split(at_once), true[part].split(at_once), strict=True)
+            for cells, true_here in zip(states[part].split(at_once), true_ids[part].split(at_once), strict=True)
             if len(cells)
         ]
         return tuple(torch.cat(columns) for columns in zip(*parts, strict=True))

@@ -48,7 +48,7 @@ class TokenScores:
 
     @property
     def mean(self) -> np.ndarray:
-        """Mean of log p under the model's own distribution at each position, float32: minus the entropy."""
+        """Expected log p under the model's own distribution at each position, float32: minus the entropy."""
         return -self.entropy
 
     @property
@@ -56,9 +56,9 @@ class TokenScores:
         """Whether each token was scored, bool (num_tokens,)."""
         return self.argmax >= 0
 
-    def on(self, mask: np.ndarray) -> TokenScores:
-        """Return the scores restricted to a mask, bool (num_tokens,); all other tokens, and the ends, count as not
-        scored."""
+    def restrict_to(self, mask: np.ndarray) -> TokenScores:
+        """Return the scores of the tokens in a mask, bool (num_tokens,). All other tokens, and the ends of texts, count
+        as not scored."""
         columns = {}
         for name in COLUMNS:
             values = getattr(self, name)
@@ -99,8 +99,8 @@ COLUMNS = [column.name for column in fields(TokenScores) if column.name not in (
 INTEGERS = ("argmax", "rank")
 
 
-def unscored(num_tokens: int) -> dict[str, np.ndarray]:
-    """Return name -> score array for ``num_tokens`` unscored tokens: NaN in float32, -1 in int32."""
+def unscored_arrays(num_tokens: int) -> dict[str, np.ndarray]:
+    """Return name -> score array in which no token is scored yet: NaN in float32 arrays, -1 in int32 arrays."""
     return {
         name: np.full(num_tokens, -1, np.int32) if name in INTEGERS else np.full(num_tokens, np.nan, np.float32)
         for name in COLUMNS

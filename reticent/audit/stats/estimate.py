@@ -82,20 +82,22 @@ class Estimate:
         """Number of households (else individuals) that the interval resamples; 0 if withheld."""
         return self.num_households or self.n or 0
 
-    def over_households(self, n: int) -> Estimate:
-        """Return an estimate whose ``n`` counts households, changed so that ``n`` is the number of individuals and
-        `num_households` that of households."""
-        n = n if self.n else 0  # nothing to estimate
-        return replace(self, n=n, num_households=self.n, method=self.method.replace("individual", "household"))
+    def over_households(self, num_individuals: int) -> Estimate:
+        """Return the estimate, whose ``n`` counts households, with that number moved to ``num_households`` and ``n``
+        set to the number of individuals."""
+        num_individuals = num_individuals if self.n else 0  # nothing to estimate
+        return replace(
+            self, n=num_individuals, num_households=self.n, method=self.method.replace("individual", "household")
+        )
 
-    def widened(self, below: float, above: float, least: float = 0.0) -> Estimate:
-        """Return a share with its interval widened by independent half widths ``below`` and ``above``, combined as root
-        of the sum of squares; the ends are clipped to ``least`` and 1."""
+    def widened(self, below: float, above: float, lowest: float = 0.0) -> Estimate:
+        """Return the estimate with its interval widened by an independent error of half width ``below`` and ``above``
+        (root of the sum of squares), clipped to ``lowest`` and 1."""
         if self.value is None or self.low is None or self.high is None:
             return self
         low = self.value - math.hypot(self.value - self.low, max(below, 0.0))
         high = self.value + math.hypot(self.high - self.value, max(above, 0.0))
-        return replace(self, low=max(low, least), high=min(high, 1.0))
+        return replace(self, low=max(low, lowest), high=min(high, 1.0))
 
     def withhold_small_counts(self, raw: Estimate, cell: int) -> Estimate:
         """Return the publishable estimate: the numbers of ``raw``, all withheld if 1 to ``cell`` - 1 individuals or
@@ -104,12 +106,12 @@ class Estimate:
         return kept.withheld(cell) if 0 < raw.num_resampled < cell else kept
 
     def withheld(self, cell: int) -> Estimate:
-        """Return the estimate without any number, as fewer than ``cell`` units are behind it."""
+        """Return the estimate with all numbers removed, as fewer than ``cell`` units are behind them."""
         return replace(self, value=None, low=None, high=None, n=None, num_households=None, method=f"fewer than {cell}")
 
     def bounded(self, value: float, side: Literal["above", "below"], total: int | None = None) -> Estimate:
-        """Return the estimate with ``value`` as an upper bound ("below") or lower bound ("above"), in place of an exact
-        value that would reveal a small count.
+        """Return the estimate with ``value`` as a bound in place of the exact value, which would reveal a small count.
+        ``side`` says where the exact value lies: "below" or "above" the bound.
 
         The interval would reveal it too. With ``total``, of which ``value`` is a share, it is that of the bound itself,
         so all small counts have the same interval.
@@ -125,8 +127,8 @@ class Estimate:
         return replace(self, value=value, low=low, high=high, bound=side)
 
     def as_share(self, total: int | None, cell: int) -> Estimate:
-        """Return a share of ``total`` individuals, replaced by a bound if fewer than ``cell`` individuals, or all but
-        fewer, make it up."""
+        """Return a share of ``total`` individuals in publishable form: a bound replaces it if fewer than ``cell``
+        individuals, or all but fewer than ``cell``, make it up."""
         if self.value is None or not total:
             return self
         # A rate over passages (an individual has several) can be positive and still less than one individual's share.

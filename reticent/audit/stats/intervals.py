@@ -45,8 +45,8 @@ TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
 def far_ends(
     numerator: np.ndarray, denominator: np.ndarray, *, least_share: float = LEAST_SHARE
 ) -> tuple[float, float]:
-    """Return the interval (low, high) of a rate, widened for few individuals only at the end farther from the nearer of
-    0 and 1; the other end is the rate itself.
+    """Return the interval (low, high) of a rate for few individuals. Only the end on the far side of the rate, away
+    from the nearer of 0 and 1, is widened; the other end is the rate itself.
 
     That end is Clopper-Pearson's at the effective sample size [@korn1998], with one individual added, as an exact
     interval adds one event: as large as the individual of an average item, and with as high a rate as those who have
@@ -64,8 +64,8 @@ def far_ends(
 def _rare_side(
     numerator: np.ndarray, denominator: np.ndarray, least_share: float = LEAST_SHARE
 ) -> tuple[float, float, float]:
-    """Return (rate or 1 - rate, whichever is smaller; rare items that one more individual would add, as a share of all
-    items; variance of the rate)."""
+    """Return three numbers for the rarer of the items counted and not counted: their share, the share that one more
+    individual would add, and the variance of the share."""
     total, items = denominator.sum(), np.abs(numerator)
     share = float(items.sum() / total)
     if share > 0.5:
@@ -111,8 +111,8 @@ def uneven_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, 
 
 
 def num_rare(numerator: np.ndarray, denominator: np.ndarray) -> float:
-    """Return the effective number of individuals behind a rate (or 1 - rate): the number of equal individuals that
-    gives the same uncertainty."""
+    """Return the effective number of individuals behind a rate: so many individuals of equal size would give the same
+    uncertainty."""
     share, step, variance = _rare_side(numerator, denominator)
     return share**2 * (1 - share) / (variance + step**2)
 
@@ -219,8 +219,8 @@ def bootstrap_of(num_bootstrap: int, seed: int, units: np.ndarray | None) -> Boo
 
 
 def clusters_of(individuals: np.ndarray | None, units: np.ndarray | None) -> np.ndarray | None:
-    """Return the household number of each row, int64, from 0 without gaps; None without ``units``, when individuals are
-    resampled.
+    """Return the household number of each row, int64, from 0 without gaps. None if there are no households (``units``
+    None) and individuals are resampled.
 
     Parameters
     ----------
@@ -244,14 +244,14 @@ def num_clusters(clusters: np.ndarray) -> int:
 
 
 def cluster_sums(values: np.ndarray, clusters: np.ndarray) -> np.ndarray:
-    """Return the sums of the rows of each household, float64, shape (households, ...)."""
+    """Return the sum of the rows of ``values`` in each household, float64 (households, ...)."""
     sums = np.zeros((num_clusters(clusters), *np.shape(values)[1:]))
     np.add.at(sums, clusters, values)
     return sums
 
 
 def cluster_tops(values: np.ndarray, clusters: np.ndarray) -> np.ndarray:
-    """Return the highest value of each household that has a row, float64."""
+    """Return the highest value in each household that has a row, float64, ordered by household number."""
     _, number = np.unique(clusters, return_inverse=True)
     tops = np.full(int(number.max(initial=-1)) + 1, -np.inf)
     np.maximum.at(tops, number.reshape(-1), values)
@@ -629,8 +629,8 @@ def auc_estimate(
 
 
 def is_narrow(value: float, sizes: tuple[float, float]) -> bool:
-    """Return whether a bootstrap interval of an AUC would be too narrow: few individuals on one side, or few ranked
-    wrongly."""
+    """Return whether a bootstrap interval of this AUC would be too narrow, because one of the two sizes is small or few
+    individuals are ranked wrongly."""
     return min(sizes) < FEW_ON_A_SIDE or min(value, 1 - value) * min(sizes) < FEW_WRONG
 
 
@@ -835,8 +835,8 @@ def joint_areas(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> dict[Any, JointArea]:
-    """Return the AUCs of several attacks on the same individuals, by the names of ``scores``, with simultaneous
-    intervals; attacks without an AUC are left out.
+    """Return name -> AUC of several attacks on the same individuals, with intervals that hold simultaneously. Attacks
+    without an AUC are left out.
 
     The intervals of all of them hold simultaneously: value ± c · standard error, where c is the quantile ``level`` over
     the draws of the largest |draw - value| / standard error of any number (max-statistic bootstrap). The interval of
@@ -864,13 +864,13 @@ def joint_areas(
             for name, (auc, over) in found.items()
         }  # fmt: skip
 
-    def area(values: np.ndarray) -> _Drawn:
-        """Return the AUC of an attack's document scores, with its draws and sizes."""
-        own, drawn = clustered_auc(values, individuals, is_member, num_bootstrap=num_bootstrap, seed=seed)
-        members, others = (individuals[~np.isnan(values) & side] for side in (is_member, ~is_member))
+    def area(document_scores: np.ndarray) -> _Drawn:
+        """Return the AUC of an attack's document scores, with its bootstrap draws and sample sizes."""
+        own, drawn = clustered_auc(document_scores, individuals, is_member, num_bootstrap=num_bootstrap, seed=seed)
+        members, others = (individuals[~np.isnan(document_scores) & side] for side in (is_member, ~is_member))
         sizes = len(np.unique(members)), len(np.unique(others))
         effective = _effective_size(members), _effective_size(others)
-        return _Drawn(own, drawn, sizes, effective, values[~np.isnan(values)])
+        return _Drawn(own, drawn, sizes, effective, document_scores[~np.isnan(document_scores)])
 
     measured = {name: area(own) for name, own in scores.items()}
     measured = {name: found for name, found in measured.items() if found.auc.value is not None}
@@ -911,14 +911,14 @@ class _Drawn(NamedTuple):
 
     @property
     def value(self) -> float:
-        """The AUC itself."""
+        """Value of the AUC, a number from 0 to 1."""
         assert self.auc.value is not None
         return self.auc.value
 
 
 def joint_reach(values: np.ndarray, draws: np.ndarray, level: float) -> tuple[float, np.ndarray]:
-    """Return (how many standard errors simultaneous intervals reach, standard error of each number, float64), by the
-    max-statistic over the draws."""
+    """Return (number of standard errors to which simultaneous intervals reach, standard error of each value, float64),
+    by the max-statistic over the bootstrap draws."""
     usable = draws[:, ~np.isnan(draws).any(axis=0)]
     spread = usable.std(axis=1, ddof=1) if usable.shape[1] > 1 else np.zeros(len(values))
     varies = spread > SAME
@@ -928,26 +928,28 @@ def joint_reach(values: np.ndarray, draws: np.ndarray, level: float) -> tuple[fl
     return float(np.quantile(steps.max(axis=0), level)), spread
 
 
-def _simultaneous_area(one: _Drawn, reach: float, spread: float, level: float, method: str) -> Estimate:
-    """Return the AUC with a simultaneous interval, ``reach`` times its standard error ``spread`` to each side."""
-    auc, value = one.auc, one.value
+def _simultaneous_area(drawn: _Drawn, reach: float, standard_error: float, level: float, method: str) -> Estimate:
+    """Return the AUC with its simultaneous interval, which reaches ``reach`` standard errors to each side."""
+    auc, value = drawn.auc, drawn.value
     if auc.method in (EXACT, TIED):
-        low, high = certain_auc_bounds(value, min(one.sizes), level)
-    elif spread > SAME and min(one.sizes) > 1:
-        ends = value - reach * spread, value + reach * spread
-        low, high = wider(ends, score_auc_bounds(value, *one.effective, one.scores, reach))
+        low, high = certain_auc_bounds(value, min(drawn.sizes), level)
+    elif standard_error > SAME and min(drawn.sizes) > 1:
+        ends = value - reach * standard_error, value + reach * standard_error
+        low, high = wider(ends, score_auc_bounds(value, *drawn.effective, drawn.scores, reach))
     else:
         low, high = auc.low or 0.0, 1.0 if auc.high is None else auc.high
     return replace(auc, low=max(float(low), 0.0), high=min(float(high), 1.0), method=method)
 
 
-def _area_over_control(own: _Drawn, other: _Drawn, reach: float, spread: float, level: float, method: str) -> Estimate:
-    """Return 0.5 plus the AUC of an attack minus that of its control on the same individuals, with its simultaneous
-    interval, clipped to 0 and 1."""
-    value = CHANCE + own.value - other.value
-    low, high = value - reach * spread, value + reach * spread
-    if spread <= SAME or min(own.sizes) < FEW_ON_A_SIDE:  # the resamples say too little
-        sides = [_simultaneous_area(one, reach, float(np.nanstd(one.draws)), level, method) for one in (own, other)]
+def _area_over_control(
+    own: _Drawn, control: _Drawn, reach: float, standard_error: float, level: float, method: str
+) -> Estimate:
+    """Return 0.5 plus an attack's AUC minus its control's on the same individuals, with its simultaneous interval; all
+    clipped to 0 and 1."""
+    value = CHANCE + own.value - control.value
+    low, high = value - reach * standard_error, value + reach * standard_error
+    if standard_error <= SAME or min(own.sizes) < FEW_ON_A_SIDE:  # the resamples say too little
+        sides = [_simultaneous_area(one, reach, float(np.nanstd(one.draws)), level, method) for one in (own, control)]
         low, high = wider((low, high), tuple(CHANCE + end for end in square_and_add(*sides)))  # type: ignore[arg-type]
     value, low, high = (min(max(float(number), 0.0), 1.0) for number in (value, low, high))
     return replace(own.auc, value=value, low=low, high=high, method=method)
@@ -1003,8 +1005,8 @@ def excess_of(
     signed: bool = False,
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
-    """Return the members' rate, the held-out individuals' rate and their difference, from (numerator, denominator,
-    codes) of each side.
+    """Return the rate of members, that of held-out individuals and their difference, with intervals. Each side is given
+    as arrays (numerator, denominator, code) with an entry for each individual.
 
     ``limit`` and ``signed`` have the meaning that they have in `ratio_estimate`.
     """
@@ -1024,8 +1026,8 @@ def two_sides(
     kept: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
-    """Return the mean of ``values`` over members, over held-out individuals, and their difference, clustered by
-    individual.
+    """Return the mean of ``values`` over members, that over held-out individuals and their difference, with intervals
+    clustered by individual.
 
     Parameters
     ----------
@@ -1036,11 +1038,12 @@ def two_sides(
         None: it is not given
     """
 
-    def sums(side: np.ndarray) -> Counts:
-        """Return (sum, number of rows, code) of each individual of one side."""
-        codes, row = np.unique(individuals[side], return_inverse=True)
+    def sums(is_on_side: np.ndarray) -> Counts:
+        """Return (sum of ``values``, number of rows, code) of each individual of the side that the mask selects, as
+        three arrays."""
+        codes, row = np.unique(individuals[is_on_side], return_inverse=True)
         row = row.reshape(-1)
-        totals = np.bincount(row, weights=values[side], minlength=len(codes))
+        totals = np.bincount(row, weights=values[is_on_side], minlength=len(codes))
         return totals, np.bincount(row, minlength=len(codes)).astype(np.float64), codes
 
     members = sums(is_member)

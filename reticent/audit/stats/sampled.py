@@ -86,25 +86,25 @@ class Drawn:
         float64."""
         return np.bincount(self.individual if self.household is None else self.household, weights=values)
 
-    def over_individuals(self, estimate: Estimate, whole: np.ndarray) -> Estimate:
-        """Return an estimate over households with ``n`` as the number of individuals for whom ``whole`` is above 0;
+    def over_individuals(self, estimate: Estimate, num_items: np.ndarray) -> Estimate:
+        """Return an estimate over households with ``n`` replaced by the number of individuals who have an item;
         unchanged without households."""
         if self.household is None:
             return estimate
-        return estimate.over_households(int((self.by_individual(whole) > 0).sum()))
+        return estimate.over_households(int((self.by_individual(num_items) > 0).sum()))
 
-    def step(self, rare: np.ndarray, whole: np.ndarray, crowd: float, *, at_most: str) -> float:
-        """Return an upper bound on the weighted number of rare items that one more, unseen individual would add.
+    def step(self, num_rare: np.ndarray, num_items: np.ndarray, crowd: float, *, at_most: str) -> float:
+        """Return how many rare items (weighted) one more, unseen individual could add at most.
 
         If no rare item was seen, the bound is the number of items of the individual of an average item ("typical"):
         then the far end is the exact one of Clopper and Pearson over individuals. Otherwise it is the largest of five
-        numbers: the largest sum of rare items seen in an individual; the ``whole`` of the individual that has most,
+        numbers: the largest sum of rare items seen in an individual; the ``num_items`` of the individual that has most,
         times the share that is rare among individuals who have any; one item; three quarters of the typical number;
         and ``crowd``. ``crowd`` is cut at the items of the typical individual ("typical") or of the one that has most
         ("largest").
         """
-        own = self.by_unit(self.error_weight * whole)
-        seen = self.by_unit(self.error_weight * rare)
+        own = self.by_unit(self.error_weight * num_items)
+        seen = self.by_unit(self.error_weight * num_rare)
         one, most = float(self.error_weight.max()), float(own.max())
         typical = float((own**2).sum() / own.sum()) if most else 0.0
         if not seen.any():

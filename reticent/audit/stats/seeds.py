@@ -99,9 +99,12 @@ def _sum_ledgers(ledgers: Sequence[Ledger]) -> Ledger:
     )
 
 
-def _best_attack(found: Sequence[BestAttack | None], membership: dict[str, MeasuredAttack]) -> BestAttack | None:
-    """Return the best attack by its interval averaged over trainings, as their own best attacks may differ."""
-    first, of_all = found[0], [(best and best.intervals) or {} for best in found]
+def _best_attack(
+    best_of_trainings: Sequence[BestAttack | None], membership: dict[str, MeasuredAttack]
+) -> BestAttack | None:
+    """Return the attack whose interval, averaged over several trainings, lies farthest up. Each training may have
+    another best attack of its own."""
+    first, of_all = best_of_trainings[0], [(best and best.intervals) or {} for best in best_of_trainings]
     known = [name for name, attack in membership.items() if attack.auc.value is not None]
     names = [name for name in known if all(name in intervals for intervals in of_all)]
     if first is None or not names:
@@ -159,6 +162,6 @@ def _mean_estimate(estimates: Sequence[Estimate], cell: int) -> Estimate:
 
 
 def _mean_end(ends: Sequence[float | None]) -> float | None:
-    """Return the mean of interval ends; None if one is missing."""
+    """Return the mean of several interval ends; None if one of them is missing."""
     known = [end for end in ends if end is not None]
     return statistics.fmean(known) if len(known) == len(ends) else None

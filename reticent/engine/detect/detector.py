@@ -49,7 +49,7 @@ def spans_batch(document: Any, start: Any, end: Any, label: Any, score: Any = 1.
 
 
 def find_in_turn(detectors: Sequence[Any], batch: pa.RecordBatch) -> pa.Table:
-    """Return the spans that all detectors find in a record batch, one table (schema `FOUND`); detectors that use other
+    """Run all detectors on a record batch; return all spans as one table (schema `FOUND`). Detectors that use other
     detectors' spans run last."""
     found = FOUND.empty_table()
     for detector in sorted(detectors, key=detection_stage):
@@ -102,8 +102,8 @@ def with_detector_column(spans: pa.Table, name: str) -> pa.Table:
 
 
 def found_in(spans: pa.Table, rows: np.ndarray) -> pa.Table:
-    """Return the spans (schema `FOUND`) in the documents with these row numbers (ascending, at least one). Documents
-    are renumbered from 0."""
+    """Return the spans of the documents with these row numbers (schema `FOUND`; rows ascending, at least one). In the
+    result documents are numbered from 0."""
     document = spans.column("document").to_numpy()
     place = np.searchsorted(rows, document)
     kept = rows[np.minimum(place, len(rows) - 1)] == document

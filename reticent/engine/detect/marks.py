@@ -23,7 +23,7 @@ from reticent.engine.corpus import Corpus
 from reticent.engine.detect.alignment import utf8_bytes
 from reticent.engine.detect.labels import category
 from reticent.engine.kernels import hash_slices
-from reticent.engine.schema import SPANS, owned
+from reticent.engine.schema import SPANS, copy_alone
 
 #: Types of identifiers of a gold standard that need no masking.
 UNMASKED: Final = "NO_MASK"
@@ -193,7 +193,7 @@ class _Line:
         starts, ends = words.char_spans(texts)
         shift = np.repeat(base[:-1], np.diff(words.doc_offsets))
         self._words.append((starts + shift, ends + shift))
-        self._individuals.append(owned(batch.column("individual_id")))
+        self._individuals.append(copy_alone(batch.column("individual_id")))
         self._gold.append(self._gold_fields(column, texts, base))
         document = number[found_document]
         at = {"document": document + self._num_documents, "row": found_rows}

@@ -250,6 +250,7 @@ def _check_columns(path: Path, names: Sequence[str], wanted: Sequence[str]) -> N
 
 
 def _is_csv(path: Path) -> bool:
+    """Return whether a path has a suffix of CSV (.csv, .tsv), before that of a compression if it has one."""
     plain = path.with_suffix("") if path.suffix.lower() in COMPRESSIONS else path
     return plain.suffix.lower() in (".csv", ".tsv")
 

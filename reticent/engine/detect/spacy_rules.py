@@ -78,12 +78,12 @@ class RulesComponent:
                 doc.spans[self.spans_key] = spans
             if self.annotate_ents:
                 own = filter_spans(spans)
-                kept = [each for each in doc.ents if not self.overwrite or not any(map(_overlaps(each), own))]
-                doc.ents = [*kept, *(span for span in own if not any(map(_overlaps(span), kept)))]
+                kept = [each for each in doc.ents if not self.overwrite or not any(map(_overlap_test(each), own))]
+                doc.ents = [*kept, *(span for span in own if not any(map(_overlap_test(span), kept)))]
 
 
-def _overlaps(span: Any) -> Any:
-    """Return a function that says whether another spaCy span overlaps this one."""
+def _overlap_test(span: Any) -> Any:
+    """Return a function that tells whether a spaCy span overlaps this one."""
     return lambda other: span.start < other.end and other.start < span.end
 
 

@@ -48,8 +48,9 @@ def reading_pool(release_at_once: bool) -> Iterator[pa.MemoryPool]:
         yield chosen
 
 
-def merged(batches: Iterator[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield small batches concatenated up to ``batch_rows`` rows, so that detectors get fewer, larger ones."""
+def merge_batches(batches: Iterator[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield consecutive small batches concatenated, up to ``batch_rows`` rows each, so that later stages get fewer,
+    larger ones."""
     held: list[pa.RecordBatch] = []
     num_held = 0
     for batch in batches:
@@ -100,21 +101,21 @@ def read_ahead(batches: Iterator[pa.RecordBatch], num_ahead: int = 4) -> Iterato
         reader.join()
 
 
-def as_scanned(batches: Iterator[pa.RecordBatch], num_rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the batches unchanged; `CorpusError` if they do not have ``num_rows`` rows in total, as the scan of the
-    corpus counted."""
+def require_num_rows(batches: Iterator[pa.RecordBatch], num_rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield the batches unchanged; raise `CorpusError` if they do not have ``num_rows`` rows in total, the number that
+    was counted before."""
     for batch in batches:
         num_rows -= batch.num_rows
         if num_rows < 0:
             break
         yield batch
     if num_rows:
-        raise changed()
+        raise changed_error()
 
 
-def kept_rows(batches: Iterator[pa.RecordBatch], kept: np.ndarray) -> Iterator[pa.RecordBatch]:
-    """Yield the batches filtered to the rows where the mask ``kept`` is True; it has one entry for each row of all
-    batches."""
+def filter_rows(batches: Iterator[pa.RecordBatch], kept: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """Yield the batches without the rows where the mask ``kept`` is False; the mask has one entry for each row of all
+    batches together."""
     row = 0
     for batch in batches:
         chosen = kept[row : row + batch.num_rows]
@@ -123,7 +124,7 @@ def kept_rows(batches: Iterator[pa.RecordBatch], kept: np.ndarray) -> Iterator[p
             yield batch if chosen.all() else batch.filter(pa.array(chosen))
 
 
-def changed() -> CorpusError:
+def changed_error() -> CorpusError:
     """Return the error that the documents have changed since they were scanned."""
     return CorpusError("the documents have changed since they were scanned; start again")
 
@@ -152,8 +153,8 @@ class RowRange:
     def checked(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the documents in the batches read for these rows; `CorpusError` if the number of rows is not as
         expected."""
-        scanned = as_scanned(batches, self.num_rows)
-        return scanned if self.kept is None else kept_rows(scanned, self.kept)
+        scanned = require_num_rows(batches, self.num_rows)
+        return scanned if self.kept is None else filter_rows(scanned, self.kept)
 
 
 def row_ranges(
@@ -177,7 +178,7 @@ def row_ranges(
     for fragment, length in zip(fragments, num_rows, strict=True):
         row_groups = fragment.row_groups()
         if row_groups is not None and sum(row_groups) != length:
-            raise changed()
+            raise changed_error()
         for groups, row, rows in [(None, 0, length)] if row_groups is None else _join_row_groups(row_groups, min_rows):
             own = None if kept is None else kept[document + row : document + row + rows]
             num_kept = rows if own is None else int(np.count_nonzero(own))

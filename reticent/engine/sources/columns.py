@@ -153,7 +153,7 @@ def as_text(array: pa.Array, column: str, file: Path | str, time_zone: str | Non
     """
     array = _plain_values(array)
     if pa.types.is_timestamp(array.type) and array.type.tz is not None:
-        array = _without_zone(array, column, file, time_zone)
+        array = _to_local_times(array, column, file, time_zone)
     try:
         return plain_ids(array).cast(pa.string())
     except pa.ArrowException:
@@ -162,9 +162,9 @@ def as_text(array: pa.Array, column: str, file: Path | str, time_zone: str | Non
         ) from None
 
 
-def _without_zone(array: pa.Array, column: str, file: Path | str, time_zone: str | None) -> pa.Array:
-    """Return times with a zone as local times of ``time_zone``; without one, `CorpusError` unless all are midnight in
-    UTC."""
+def _to_local_times(array: pa.Array, column: str, file: Path | str, time_zone: str | None) -> pa.Array:
+    """Return times with a zone as local times of ``time_zone``. Without that setting raise `CorpusError` unless all
+    times are midnight in UTC, which are plain dates."""
 
     import pyarrow.compute as pc
 
@@ -215,8 +215,9 @@ def _is_view(kind: pa.DataType) -> bool:
     return pa.types.is_string_view(kind)
 
 
-def sound(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch after checking that every offset and index lies inside its data; an Arrow error if not.
+def validate_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch unchanged; raise an Arrow error if an offset or index points outside its data, as in a damaged
+    file.
 
     No reader checks this for a damaged file.
     """

@@ -60,8 +60,8 @@ class CsvForm:
 
 
 def find_form(file: Path, dialect: CsvDialect, columns: Sequence[str]) -> CsvForm:
-    """Return the dialect (delimiter, quote, encoding) and header of a CSV file, detected where not given: the one in
-    which the header names these columns.
+    """Return the dialect (delimiter, quote, encoding) and header of a CSV file. What is not configured is detected: the
+    delimiter is the one by which the header names these columns.
 
     Raises
     ------
@@ -186,8 +186,8 @@ def read_csv(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
     check = _make_check(form, source)
     wrong: list[Any] = []
 
-    def keep(row: Any) -> str:
-        """Tell pyarrow to stop at an invalid row, and remember the row."""
+    def keep_invalid(row: Any) -> str:
+        """Handle an invalid row for pyarrow: remember the row, and return "error", by which reading stops."""
         wrong.append(row)
         return "error"
 
@@ -196,7 +196,7 @@ def read_csv(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
         delimiter=form.delimiter,
         quote_char=form.quote or False,
         newlines_in_values=form.quote is not None,
-        invalid_row_handler=keep,
+        invalid_row_handler=keep_invalid,
     )
     convert = pa.csv.ConvertOptions(
         include_columns=list(columns),
@@ -268,9 +268,11 @@ class _CheckedStream:
         self._left, self._is_first, self._is_done, self._num_read = b"", True, False, 0
 
     def readable(self) -> bool:
+        """Return True: the stream can be read."""
         return True
 
     def seekable(self) -> bool:
+        """Return False: the stream can only be read once, forwards."""
         return False
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from reticent.core.artifact import JOB, MANIFEST, holds_results
 from reticent.core.errors import CorpusError, PolicyError
-from reticent.engine.sources.batches import changed
+from reticent.engine.sources.batches import changed_error
 from reticent.engine.sources.config import CsvDialect, Markup
 from reticent.engine.sources.csv import CsvSource
 from reticent.engine.sources.formats import FORMATS, format_names, format_of, read_batches
@@ -105,7 +105,7 @@ def find_files(sources: Sequence[str | Path], is_document: Callable[[Path], bool
     for source in map(Path, sources):
         is_folder = os.path.isdir(source)
         for path in _find_in_source(source, found, is_document, seen):
-            root = source if is_folder else Path(*_named_parts(source)[: len(path.parts) - 1])
+            root = source if is_folder else Path(*_parts_before_glob(source)[: len(path.parts) - 1])
             found.roots.setdefault(path, root)
     # The order of the documents depends neither on the spelling of the sources nor on the working folder.
     found.files = tuple(sorted(found.roots, key=os.path.abspath))
@@ -173,15 +173,15 @@ def _find_in_folder(
                     found.other_suffixes.add(path.suffix.lower())
 
 
-def _named_parts(source: Path) -> list[str]:
-    """Return the parts of a path that precede the first one with a glob character."""
+def _parts_before_glob(source: Path) -> list[str]:
+    """Return the parts of a path that precede the first part with a glob character."""
     return list(itertools.takewhile(lambda part: not re.search(r"[*?[]", part), source.parts))
 
 
 def _find_by_glob(source: Path, found: Found, results: set[Path]) -> Iterator[Path]:
     """Yield the files that a glob matches, and count in ``found`` what is passed over."""
     parts = source.parts
-    named = _named_parts(source)
+    named = _parts_before_glob(source)
     if "**" in parts or len(parts) - len(named) > 3:
         _refuse_whole_machine(Path(*named), source)
     for length in range(max(len(named), 1), len(parts)):  # `glob` reports no error for a folder that it cannot list
@@ -344,14 +344,14 @@ class Files:
         Cost: the status of each file; all are hashed again where one was touched.
         """
         if self._states() != self._first_states and self._hash_all() != self._digests:
-            raise changed()
+            raise changed_error()
 
     @cached_property
     def _digests(self) -> bytes:
         """Concatenated SHA-256 of all files; `CorpusError` if one has changed since it was first read."""
         first, digests = self._first_states, self._hash_all()
         if self._states() != first:
-            raise changed()
+            raise changed_error()
         return digests
 
     def _hash_all(self) -> bytes:

@@ -19,7 +19,7 @@ import pyarrow.json
 from reticent import _rust
 from reticent.core.errors import CorpusError
 from reticent.engine.sources import compressed
-from reticent.engine.sources.columns import require_columns, sound
+from reticent.engine.sources.columns import require_columns, validate_batch
 from reticent.engine.sources.compressed import COMPRESSIONS, open_bytes
 from reticent.engine.sources.csv import read_csv
 from reticent.engine.sources.markup import marked_reader, read_brat, read_i2b2_2006, read_i2b2_2014, read_tab
@@ -41,13 +41,13 @@ def read_arrow(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
             reader = pa.ipc.open_file(source)
             require_columns(reader.schema.names, columns, file)
             for number in range(reader.num_record_batches):
-                yield sound(reader.get_batch(number).select(columns))
+                yield validate_batch(reader.get_batch(number).select(columns))
         else:
             stream = pa.ipc.open_stream(source)
             require_columns(stream.schema.names, columns, file)
             at = source.tell()
             for batch in stream:
-                yield sound(batch.select(columns))
+                yield validate_batch(batch.select(columns))
                 at = source.tell()
             _check_end(source, at, file)
 

@@ -146,7 +146,7 @@ class _InMemory(ABC):
 
     @cached_property
     def _version(self) -> bytes:
-        """Hash (SHA-256) of names and values of all readable columns."""
+        """Hash (SHA-256, as bytes) of names and values of all readable columns."""
         digest = hashlib.sha256()
         for name, chunks in sorted(self._chunks().items()):
             digest.update(digest_of(name, chunks))

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from reticent import _rust
 from reticent.core.errors import CorpusError
-from reticent.engine.sources.columns import require_columns, sound
+from reticent.engine.sources.columns import require_columns, validate_batch
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.protocol import Request
 
@@ -69,7 +69,7 @@ def _read_any_parquet(
     with pq.ParquetFile(file, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True) as parquet:
         require_columns(parquet.schema_arrow.names, columns, file)
         for batch in parquet.iter_batches(batch_rows, row_groups, columns, use_threads=False):
-            yield sound(batch)
+            yield validate_batch(batch)
 
 
 def row_groups(file: Path) -> list[int]:

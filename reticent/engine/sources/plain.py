@@ -65,7 +65,8 @@ def individual_of(pattern: str | None, owners: Callable[[], Mapping[str, str]] |
     folder."""
 
     def of(file: Path, below: Path) -> str:
-        """Return the individual id of a file; `CorpusError` if it cannot be determined."""
+        """Return the individual id of a text file; raise `CorpusError` if there is none. ``below`` is the file's path
+        below the named folder."""
         found: str | None
         if owners is not None:
             names = (below.with_suffix("").as_posix(), below.as_posix(), file.name, file.stem)

@@ -126,7 +126,7 @@ def stage(
             _stage_in_threads(stage, parts)
     if not stage.counts["documents"]:
         raise CorpusError(f"{source.name}: no documents")
-    _refuse_doubles(source, settings, folder)
+    _refuse_repeated_ids(source, settings, folder)
     columns = [settings.doc_id, settings.individual_id, settings.text]
     read = (batch.select(columns) for batch in _read_back(folder, columns, 1024))
     withdrawals.end(lambda: _distinct_individuals(settings, folder), read)
@@ -137,11 +137,12 @@ def stage(
     return {**counts, "snapshot": snapshot, "keys": {"sha256": _digest_of_keys(folder, settings)}}
 
 
-def _wanted_columns(settings: CorpusConfig, more: Sequence[str]) -> dict[str, str]:
-    """Return a dict from standard column name (or prefixed with `SOURCE_COLUMN`) to the column's name in the source."""
+def _wanted_columns(settings: CorpusConfig, additional_columns: Sequence[str]) -> dict[str, str]:
+    """Return a dict from our column names to the source's. Additional columns keep their own name, prefixed with
+    `SOURCE_COLUMN`."""
     named = settings.only(Columns).model_dump()
     wanted = {name: column for name, column in named.items() if column is not None}
-    return wanted | {SOURCE_COLUMN + column: column for column in more if column not in wanted.values()}
+    return wanted | {SOURCE_COLUMN + column: column for column in additional_columns if column not in wanted.values()}
 
 
 def _stage_in_threads(stage: _Staging, parts: int) -> None:
@@ -264,8 +265,9 @@ def _distinct_individuals(settings: CorpusConfig, folder: Path) -> pa.Array:
     return pa.concat_arrays([pa.array([], pa.string()), *found]).unique()
 
 
-def _refuse_doubles(source: Source, settings: CorpusConfig, folder: Path) -> None:
-    """Raise `CorpusError` if a document id occurs twice in a database; the message has a query that finds it."""
+def _refuse_repeated_ids(source: Source, settings: CorpusConfig, folder: Path) -> None:
+    """Raise `CorpusError` if two rows of a database have the same document id; the message has an SQL query that finds
+    them."""
     origin = origin_of(source)
     if hasattr(origin, "query_of"):
         batches = _read_back(folder, [settings.doc_id])
@@ -363,21 +365,21 @@ class Earlier:
         file, group = self._row_groups[number]
         yield from read_parquet(file, Request(columns=columns, row_groups=[group], large=[self._text]))
 
-    def take(self, rows: np.ndarray, held: OrderedDict[int, pa.Array]) -> pa.Array:
-        """Return the texts of these rows of the earlier copy, in order (large_string); ``held`` caches the most recent
-        row groups."""
+    def take(self, rows: np.ndarray, row_group_cache: OrderedDict[int, pa.Array]) -> pa.Array:
+        """Return the texts of these rows of the earlier copy, in the order of ``rows`` (large_string).
+        ``row_group_cache`` keeps the row groups that were read last."""
         groups = np.searchsorted(self._starts, rows, side="right") - 1
         taken, places = [], []
         for number in map(int, np.unique(groups)):
-            if number not in held:
+            if number not in row_group_cache:
                 read = [batch.column(0).cast(pa.large_string()) for batch in self._read_group(number, [self._text])]
-                held[number] = pa.concat_arrays(read)
-            held.move_to_end(number)
+                row_group_cache[number] = pa.concat_arrays(read)
+            row_group_cache.move_to_end(number)
             at = np.flatnonzero(groups == number)
-            taken.append(held[number].take(pa.array(rows[at] - self._starts[number])))
+            taken.append(row_group_cache[number].take(pa.array(rows[at] - self._starts[number])))
             places.append(at)
-            while len(held) > GROUPS_HELD:
-                held.popitem(last=False)
+            while len(row_group_cache) > GROUPS_HELD:
+                row_group_cache.popitem(last=False)
         return pa.concat_arrays(taken).take(pa.array(np.argsort(np.concatenate(places), kind="stable")))
 
 

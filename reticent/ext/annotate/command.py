@@ -140,22 +140,22 @@ def evaluate_sample(
 
 
 def _in_tagger_training(run: Run, rows: np.ndarray) -> np.ndarray:
-    """Return for each document (by row) whether its individual's documents trained the tagger, bool."""
+    """Return for each document, given by corpus row, whether any document of its individual was used to train the
+    tagger; bool."""
     return taught(run, run.corpus.scan().column("individual_id").take(pa.array(rows)))
 
 
 def _drop_documents(
-    left_out: np.ndarray, rows: np.ndarray, stratum: np.ndarray, sizes: np.ndarray
+    is_left_out: np.ndarray, rows: np.ndarray, stratum: np.ndarray, sizes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Drop the documents that are ``left_out`` from a sample. Return the rows and the strata of the others, and the
-    sizes of the remaining strata, reduced in proportion.
-    """
-    if left_out.all():
+    """Drop documents from a stratified sample. Return rows and strata of the others, and the strata's sizes in the
+    corpus, reduced in proportion."""
+    if is_left_out.all():
         raise CorpusError("every individual of this sample taught the tagger; draw another sample to measure it")
-    drawn, left = (np.bincount(of, minlength=len(sizes)) for of in (stratum, stratum[~left_out]))
+    drawn, left = (np.bincount(of, minlength=len(sizes)) for of in (stratum, stratum[~is_left_out]))
     kept = np.flatnonzero(left)
     fewer = np.maximum(np.round(sizes[kept] * left[kept] / drawn[kept]).astype(np.int64), left[kept])
-    return rows[~left_out], np.searchsorted(kept, stratum[~left_out]), fewer
+    return rows[~is_left_out], np.searchsorted(kept, stratum[~is_left_out]), fewer
 
 
 def _run_detection(job: Job, progress: Progress) -> Run:
@@ -216,7 +216,7 @@ def _check_samples(run: Run, annotations: Sequence[Annotation], files: Sequence[
         rows = [document.row for document in annotation.sample.documents]
         if annotation.sample.corpus != corpus or max(rows, default=0) >= run.corpus.num_documents:
             raise CorpusError(f"{file}: drawn from other documents than this run has; draw a sample of it")
-        if _names_and_rows(annotation) != _names_and_rows(annotations[0]):
+        if _document_keys(annotation) != _document_keys(annotations[0]):
             raise CorpusError(f"{file}: of another sample than {files[0]}; two annotators read the same documents")
 
 
@@ -231,8 +231,8 @@ def _require_changed(annotations: Sequence[Annotation], files: Sequence[Path]) -
             )
 
 
-def _names_and_rows(annotation: Annotation) -> set[tuple[str, int]]:
-    """Return the set of (file name, corpus row) of the sampled documents."""
+def _document_keys(annotation: Annotation) -> set[tuple[str, int]]:
+    """Return the (file name, corpus row) of every sampled document as a set, by which two samples are compared."""
     return {(document.name, document.row) for document in annotation.sample.documents}
 
 

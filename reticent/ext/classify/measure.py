@@ -29,24 +29,23 @@ class Truth:
     individual: np.ndarray
     num_classes: int
 
-    def counts(self, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the parts of F1 by class and individual, two arrays (C, individuals): 2 · true positives, and true
-        plus predicted documents.
+    def f1_counts(self, predicted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return numerator and denominator of F1 by class and individual, two arrays (C, individuals): 2 · true
+        positives, and true plus predicted documents.
 
         Their ratio, summed over individuals, is the F1 of each class.
         """
         codes, row = np.unique(self.individual, return_inverse=True)
         num = len(codes)
 
-        def per_class(numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
-            """Count documents by class and individual, (C, individuals), from the class number and the index of each
-            document.
-            """
-            return np.bincount(numbers * num + rows, minlength=self.num_classes * num).reshape(-1, num)
+        def count_documents(class_numbers: np.ndarray, individual_rows: np.ndarray) -> np.ndarray:
+            """Count documents by class and individual, (C, individuals), given the class number and the individual's
+            row of each document."""
+            return np.bincount(class_numbers * num + individual_rows, minlength=self.num_classes * num).reshape(-1, num)
 
         right = predicted == self.classes
-        either = per_class(self.classes, row) + per_class(predicted, row)
-        return 2 * per_class(predicted[right], row[right]), either
+        either = count_documents(self.classes, row) + count_documents(predicted, row)
+        return 2 * count_documents(predicted[right], row[right]), either
 
 
 def measure(truth: Truth, predicted: np.ndarray, *, num_bootstrap: int, seed: int, small_cell: int) -> MeasuredClasses:
@@ -62,7 +61,7 @@ def measure(truth: Truth, predicted: np.ndarray, *, num_bootstrap: int, seed: in
     codes, row = np.unique(truth.individual, return_inverse=True)
     right = np.bincount(row, predicted == truth.classes, minlength=len(codes))
     micro = ratio_estimate(right, np.bincount(row, minlength=len(codes)), num_bootstrap=num_bootstrap, seed=seed)
-    tops, bottoms = truth.counts(predicted)
+    tops, bottoms = truth.f1_counts(predicted)
     by_class, draws = ratio_estimates(tops, bottoms, num_bootstrap=num_bootstrap, seed=seed)
     confusion, individuals_per_cell = _confusion_matrices(truth, predicted)
     individuals = np.count_nonzero(
@@ -89,7 +88,7 @@ def compare(truth: Truth, first: np.ndarray, second: np.ndarray, *, num_bootstra
     """
     values, draws = [], []
     for predicted in (first, second):
-        tops, bottoms = truth.counts(predicted)
+        tops, bottoms = truth.f1_counts(predicted)
         with np.errstate(invalid="ignore"):
             values.append(float(np.nanmean(tops.sum(axis=1) / bottoms.sum(axis=1))))
         draws.append(ratio_estimates(tops, bottoms, num_bootstrap=num_bootstrap, seed=seed)[1])

@@ -88,12 +88,11 @@ class _Stage:
         """Return the DP-SGD settings of a private head. Its privacy unit is that of the model's trainings, since they
         share a budget.
         """
-        return privacy_of(run, self.model).replace(unaccounted=self.unaccounted(run.job))
+        return privacy_of(run, self.model).replace(unaccounted=self.unaccounted_steps_of(run.job))
 
-    def unaccounted(self, job: Job) -> tuple[str, ...]:
-        """Return the names of steps that read the documents and are not covered by the head's epsilon, such as the
-        training of a checkpoint without DP.
-        """
+    def unaccounted_steps_of(self, job: Job) -> tuple[str, ...]:
+        """Return the names of steps before the head's training that read private documents but are not covered by its
+        epsilon, such as the training of its checkpoint without DP."""
         own = unaccounted_stages(job, self.model, self.head.recipe())
         if self.training is None:
             return own
@@ -103,7 +102,8 @@ class _Stage:
         return tuple(dict.fromkeys((*own, *unaccounted_stages(job, self.model, start), *unaccounted_steps(start))))
 
     def artefact(self, run: Run) -> Artefact:
-        """Return the artefact's name, settings and input fingerprints, by which the step is up to date or stale."""
+        """Return the artefact of the trained heads: its name, settings and input fingerprints, which decide whether it
+        is up to date."""
         job, head = run.job, run.job.of_model(self.head, self.model)
         settings = {
             **head.all_values(without=("save_minutes",)),
@@ -182,11 +182,11 @@ def check_settings(run: Run) -> None:
         settings = run.job.training(stage.model).dp if stage.head.private else None
         if settings is not None:
             privacy_unit(run.job, settings)  # or there are no households
-            owed = stage.unaccounted(run.job)
+            owed = stage.unaccounted_steps_of(run.job)
             try:
                 refuse_promise(settings, owed)
             except PolicyError as error:
-                is_of_start = owed != replace(stage, training=None).unaccounted(run.job)
+                is_of_start = owed != replace(stage, training=None).unaccounted_steps_of(run.job)
                 others = f"; or name other starts in {stage.head.section}.from_recipes" if is_of_start else ""
                 raise PolicyError(f"{stage.title}: {error}{others}") from None
 
@@ -278,9 +278,8 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> Non
 def _epoch_stores(
     run: Run, model: ModelSection, head: HeadConfig, folder: Path
 ) -> Iterator[Callable[[int], TokenStore] | None]:
-    """Context manager that yields a function: epoch -> token store to train a head on, whose text is rewritten
-    (surrogates, say). It yields None if the text stays as it is.
-    """
+    """Context manager that yields a function from epoch to the token store that a head is trained on, whose text is
+    rewritten anew in each epoch. It yields None if the text is not rewritten."""
     from reticent.job.training_tokens import training_tokens  # it loads numba
 
     if head.text == "keep":
@@ -290,17 +289,16 @@ def _epoch_stores(
         yield epoch_store or (lambda _: store)
 
 
-def _progress_of_part(advance: Callable[..., None], number: int, count: int) -> Callable[[StepReport], None]:
-    """Return a progress callback for training ``number`` of ``count`` equal ones. It passes steps on to ``advance`` as
-    steps of all trainings together.
-    """
+def _progress_of_part(advance: Callable[..., None], index: int, count: int) -> Callable[[StepReport], None]:
+    """Return a progress callback for training number ``index`` of ``count`` equally long ones. It reports the progress
+    of all of them to ``advance``."""
 
-    def tell(report: StepReport) -> None:
-        """Pass a step of this training on as a step of all of them."""
+    def report_step(report: StepReport) -> None:
+        """Report a step of this training as a step of all trainings together."""
         size = report["num_steps"]
-        advance({**report, "step": number * size + report["step"], "num_steps": count * size})
+        advance({**report, "step": index * size + report["step"], "num_steps": count * size})
 
-    return tell
+    return report_step
 
 
 def read_results(run: Run) -> list[ClassificationEvidence]:

@@ -245,7 +245,7 @@ def training_units(documents: Labelled, privacy: PrivacyConfig | None) -> tuple[
     if privacy is not None and privacy.unit == "household":
         if documents.households is None:
             raise PolicyError('train.dp.unit = "household": the documents name no households')
-        store = store.of_units(documents.households)
+        store = store.with_units_as_individuals(documents.households)
     is_record = privacy is not None and privacy.unit == "record"
     return store, store.num_documents if is_record else len(np.unique(store.individual))
 

@@ -140,7 +140,7 @@ class Budget:
             spendings[:] = [each for each in spendings if each.run != run or each.settled]
 
     def settle(self, run: str, guarantee: Guarantee) -> None:
-        """Replace the reserved cost of a run by its actual cost, and mark it as settled."""
+        """Replace the cost reserved for a run by its actual cost (``guarantee``), and mark the entry as settled."""
         with _edit_budget(self.path) as spendings:
             for place, each in enumerate(spendings):
                 if each.run == run:
@@ -181,20 +181,20 @@ class Budget:
             + "; lower its epsilon, or decide on a larger train.dp.budget_epsilon"
         )
 
-    def _fits(self, runs: Sequence[Guarantee], limit: float) -> bool:
-        """Return whether the composed cost of these runs is within the budget's epsilon and the delta ``limit``, by
-        basic or advanced composition.
-        """
+    def _fits(self, guarantees: Sequence[Guarantee], max_delta: float) -> bool:
+        """Return whether the composed cost of several runs is within the budget's epsilon and within ``max_delta``, by
+        basic or by advanced composition."""
         assert self.max_epsilon is not None
-        bounds = compose([each.epsilon or 0.0 for each in runs], [each.delta for each in runs], limit / 2)
-        return any(total <= self.max_epsilon and delta <= limit for total, delta in (bounds.basic, bounds.advanced))
+        bounds = compose(
+            [each.epsilon or 0.0 for each in guarantees], [each.delta for each in guarantees], max_delta / 2
+        )
+        return any(total <= self.max_epsilon and delta <= max_delta for total, delta in (bounds.basic, bounds.advanced))
 
 
-def counted_entries(spendings: Iterable[Spending]) -> list[Spending]:
-    """Return the budget entries that count towards the total. A private vocabulary does not count if the epsilon of a
-    charged training includes its cost.
-    """
-    runs = list(spendings)
+def counted_entries(entries: Iterable[Spending]) -> list[Spending]:
+    """Return the budget entries that count towards the total. The entry of a private vocabulary does not, if the
+    epsilon of a charged training includes it already."""
+    runs = list(entries)
     included = {tuple(each.about["includes"]) for each in runs if "includes" in each.about}
     return [each for each in runs if not included.issuperset((each.run, k) for k in each.about.get("k", [None]))]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from reticent.audit.texts import ENGLISH, Texts
-from reticent.core.artifact import MANIFEST, parts_of
+from reticent.core.artifact import MANIFEST, resumable_folders_of
 from reticent.core.errors import ReticentError
 from reticent.core.resolve import resolve
 from reticent.engine.schema import MEMBERS
@@ -71,7 +71,7 @@ def check_charges(run: Run) -> None:
 def require_room(run: Run) -> None:
     """Raise `PolicyError` if a budget does not allow all private trainings of a job that are not charged yet."""
     for budget, asked in _pending_costs(run).items():
-        budget.require_room(asked, _limiting_units(run, budget))
+        budget.require_room(asked, _num_units_of_limit(run, budget))
 
 
 def spent_so_far(run: Run, training: Training) -> str:
@@ -89,9 +89,11 @@ def spent_so_far(run: Run, training: Training) -> str:
 
 @contextmanager
 def charge_vocabulary(run: Run, noise: Noise, words: Words, k: int) -> Iterator[None]:
-    """Context manager: charge a private vocabulary to every budget of a job before its block draws it, and settle the
-    cost after; each further support threshold k of the same draw costs half of delta
-    (definitions.md#private-vocabulary). A training by it includes its cost, and it then no longer counts itself.
+    """Context manager around the drawing of a private vocabulary: charge it to every budget of the job before, and
+    settle its cost after.
+
+    Each further support threshold k of the same draw costs half of delta (definitions.md#private-vocabulary). The cost
+    of a training by the vocabulary includes that of the vocabulary, which then no longer counts itself.
 
     Raises
     ------
@@ -105,17 +107,17 @@ def charge_vocabulary(run: Run, noise: Noise, words: Words, k: int) -> Iterator[
             continue  # the same draw again
         asked = _vocabulary_entry(run, budget, noise, words, {k, *(before.about["k"] if before is not None else ())})
         costs[budget] = asked.guarantee
-        budget.reserve(name, asked.guarantee, _limiting_units(run, budget), asked.about, "the private vocabulary")
+        budget.reserve(name, asked.guarantee, _num_units_of_limit(run, budget), asked.about, "the private vocabulary")
     yield
     for budget, cost in costs.items():
         budget.settle(name, cost)
 
 
-def _vocabulary_entry(run: Run, budget: Budget, noise: Noise, words: Words, all_k: Set[int]) -> Spending:
-    """Return the budget entry of a private vocabulary that is cut at these support thresholds k."""
+def _vocabulary_entry(run: Run, budget: Budget, noise: Noise, words: Words, thresholds: Set[int]) -> Spending:
+    """Return the budget entry of a private vocabulary that is used with these support thresholds k."""
     unit: Literal["individual", "household"] = "household" if by_household(run.job) else "individual"
-    cost = Guarantee(epsilon=noise.epsilon, delta=(1 + len(all_k)) / 2 * noise.delta, unit=unit)
-    about = {"recipe": VOCABULARY, "k": sorted(all_k)}
+    cost = Guarantee(epsilon=noise.epsilon, delta=(1 + len(thresholds)) / 2 * noise.delta, unit=unit)
+    about = {"recipe": VOCABULARY, "k": sorted(thresholds)}
     return Spending(run=vocabulary_name(run, words), corpus=budget.corpus, guarantee=cost, about=about)
 
 
@@ -130,9 +132,8 @@ def _budgets(run: Run) -> list[Budget]:
 
 
 def _pending_costs(run: Run, *, include_charged: bool = False) -> dict[Budget, list[Spending]]:
-    """Return budget -> entries of a job's private trainings, heads and vocabularies that are not charged yet, or with
-    ``include_charged`` of all.
-    """
+    """Return budget -> entries of the job's private trainings, heads and vocabularies that are not charged yet; with
+    ``include_charged`` also those that are."""
     found: dict[Budget, list[Spending]] = {}
     for budget in _budgets(run):
         drawn = {each.run for each in budget.spent()}
@@ -142,7 +143,7 @@ def _pending_costs(run: Run, *, include_charged: bool = False) -> dict[Budget, l
                 found.setdefault(budget, []).append(cost)
     for training in _private_trainings(run):
         path = run.folder / training[0]
-        is_charged = (path / MANIFEST).exists() or bool(parts_of(path))
+        is_charged = (path / MANIFEST).exists() or bool(resumable_folders_of(path))
         if include_charged or not is_charged:
             budget, cost = _training_entry(run, *training)
             found.setdefault(budget, []).append(cost)
@@ -191,9 +192,11 @@ def _training_entry(
     return budget, asked(guarantee=plan.guarantee)
 
 
-def _limiting_units(run: Run, budget: Budget) -> int:
-    """Return the number of units that a budget's default limit of delta follows from: the largest that one of its
-    trainings declares (``train.dp.num_units``) or else counts. Each is held to its own, once the vocabulary is spent.
+def _num_units_of_limit(run: Run, budget: Budget) -> int:
+    """Return the number of privacy units from which the default limit on a budget's delta is computed: the largest
+    among its trainings, as they declare it or as it is counted.
+
+    Each training is held to its own number, once the vocabulary is spent.
     """
     settings = [privacy for _, _, privacy, *_ in _private_trainings(run) if budget_of(privacy) == budget]
     numbers = [privacy.num_units or _num_units(run, privacy.unit) for privacy in settings]

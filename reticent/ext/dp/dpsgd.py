@@ -42,7 +42,14 @@ from reticent.trainer.models import first_position, lm_head, num_rows
 from reticent.trainer.privacy import Guarantee, Plan, PrivacyConfig, plan_privacy, refuse_conflicts, unaccounted_steps
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.resume import State
-from reticent.trainer.steps import EpochPlan, MakeTargets, arrive, feeding, moved, predicted_labels
+from reticent.trainer.steps import (
+    EpochPlan,
+    MakeTargets,
+    align_labels,
+    to_device,
+    transfers_on_own_stream,
+    wait_for_transfer,
+)
 from reticent.trainer.windows import Batch, Windows
 
 if TYPE_CHECKING:
@@ -107,8 +114,8 @@ class UnitRows:
         """Number of rows in the batch, B."""
         return len(self.units_B)
 
-    def lay(self, values: torch.Tensor) -> torch.Tensor:
-        """Concatenate the rows of each privacy unit: values (B, T, ...) become (U, R * T, ...), zero-padded."""
+    def join_rows_of_units(self, values: torch.Tensor) -> torch.Tensor:
+        """Concatenate the rows of each privacy unit: (B, T, ...) becomes (U, R * T, ...), padded with zeros."""
         if self.longest == 1:
             return values
         cells = values.new_zeros((self.num_units * self.longest, *values.shape[1:]))
@@ -130,7 +137,7 @@ class UnitRowsMaker:
         The divisor of a row's loss is its unit's own number of targets, never the batch's. So the gradient of a unit
         does not depend on other units' documents, and a clip to C is a sensitivity of C.
         """
-        labels_BT = predicted_labels(targets, self._causal)
+        labels_BT = align_labels(targets, self._causal)
         is_target_BT = labels_BT != IGNORE_INDEX
         num_wanted = max(1, int(is_target_BT.sum(axis=1).max()))
         columns_BM = np.argsort(~is_target_BT, axis=1, kind="stable")[:, :num_wanted]  # the rest are not targets
@@ -158,7 +165,7 @@ class UnitRowsMaker:
 
     def _to_device(self, values: np.ndarray) -> torch.Tensor:
         """Return an array as a tensor on the device."""
-        return moved(torch.from_numpy(values), self._device)
+        return to_device(torch.from_numpy(values), self._device)
 
 
 def _conv1d_grads(layer: Conv1D, activations: list[torch.Tensor], backprops: torch.Tensor) -> Samples:
@@ -266,14 +273,14 @@ class _PerUnit:
                 raise TrainingError(_unsupported_model(self._module, f"{seen}, so it has no gradient per row"))
             values = values.float() if values.is_floating_point() else values
             # A layer with one vector for each row gets a time axis of length 1.
-            laid.append(self.rows.lay(values.unsqueeze(1) if backprops.ndim == 2 else values))
+            laid.append(self.rows.join_rows_of_units(values.unsqueeze(1) if backprops.ndim == 2 else values))
         module.max_batch_len = self.rows.num_units
         return laid[:-1], laid[-1]
 
     def capture_activations_hook(self, module: nn.Module, *values: Any) -> None:
         """Store a layer's inputs in the forward pass, as Opacus does, with errors that name the layer."""
         self.last = module
-        with self.named():
+        with self.naming_errors():
             super().capture_activations_hook(module, *values)  # type: ignore[misc]
 
     def capture_backprops_hook(self, module: nn.Module, *values: Any, **options: Any) -> None:
@@ -281,14 +288,13 @@ class _PerUnit:
         the layer.
         """
         self.last = module
-        with self.named():
+        with self.naming_errors():
             super().capture_backprops_hook(module, *values, **options)  # type: ignore[misc]
 
     @contextmanager
-    def named(self) -> Iterator[None]:
-        """Context manager: turn any error of Opacus or torch into a `TrainingError` that names the layer
-        and a remedy.
-        """
+    def naming_errors(self) -> Iterator[None]:
+        """Context manager: turn any error of Opacus or torch into a `TrainingError` that names the layer and a
+        remedy."""
         try:
             yield
         except (TrainingError, MemoryError, torch.OutOfMemoryError):
@@ -344,7 +350,7 @@ class GhostClipping(_PerUnit, GradSampleHooksFastGradientClipping):
             super().capture_backprops_hook(module, inputs, outputs, loss_reduction, batch_first)
             return
         self.last = module
-        with self.named():
+        with self.naming_errors():
             activations, backprops = self.rearrange_grad_samples(
                 module=module, backprops=outputs[0].detach(), loss_reduction=loss_reduction, batch_first=batch_first
             )
@@ -557,7 +563,7 @@ def physical_batches(sample: Sample, windows: Windows, max_rows: int) -> Iterato
 
 def dummy_batch(windows: Windows) -> Batch:
     """Return a batch of one padding row for an empty sample, so that its step is taken and noise is added."""
-    shape = (1, windows.padded(1))
+    shape = (1, windows.padded_width(1))
     nothing, none = np.zeros(shape, dtype=np.bool_), np.full(1, -1, dtype=np.int64)
     return Batch(
         none,
@@ -621,7 +627,7 @@ class PhysicalBatches:
         if self.ready is not None:
             for rows in self.rows:
                 tensors = (*rows.inputs.values(), *rows.at, rows.labels_BM, rows.divisors_B, rows.units_B, rows.slots_B)
-                arrive(tensors, self.ready)
+                wait_for_transfer(tensors, self.ready)
         return self.rows
 
 
@@ -697,7 +703,7 @@ class NoisyGradient:
             if not parts:
                 dummy = dummy_batch(windows)
                 parts.append(Part(dummy, make(dummy, ledger), np.zeros(1, dtype=np.int64)))
-            with feeding(self.device) as ready:
+            with transfers_on_own_stream(self.device) as ready:
                 rows = [self.make_rows(part.batch, part.targets, part.units) for part in parts]
             yield PhysicalBatches(parts, rows, ledger, ready())
 
@@ -706,7 +712,7 @@ class NoisyGradient:
 
         Returns the sum of the units' losses for each physical batch, on the device.
         """
-        self._reseed(step)
+        self._seed_noise(step)
         self.optimizer.zero_grad(set_to_none=True)
         losses = []
         for turn, (part, rows) in enumerate(zip(data.parts, data.wait(), strict=True)):
@@ -714,7 +720,7 @@ class NoisyGradient:
                 self._check_one_unit(_first_unit(part))
             torch.manual_seed(self._derive_seed(step, 2, self.rank, turn))  # dropout
             losses_B = self._losses(rows)
-            with _no_hook_warnings(), self.hooks.named(), self._matmul_precision():
+            with _no_hook_warnings(), self.hooks.naming_errors(), self._matmul_precision():
                 if isinstance(self.hooks, GhostClipping):
                     DPTensorFastGradientClipping(self.hooks, self.optimizer, losses_B, "sum").backward()  # type: ignore[arg-type]
                 else:
@@ -731,8 +737,9 @@ class NoisyGradient:
             self.optimizer.reduce_gradients()
         return losses
 
-    def rehearse(self, windows: Windows) -> None:
-        """Check the clipping of this model on a made-up unit of two rows, before any privacy cost is charged.
+    def check_clipping(self, windows: Windows) -> None:
+        """Check on a made-up unit of two rows that the gradients of this model can be clipped, before any privacy cost
+        is charged.
 
         Raises
         ------
@@ -759,7 +766,7 @@ class NoisyGradient:
     def _losses(self, rows: UnitRows) -> torch.Tensor:
         """Run the model forward on a batch; return each row's share of its unit's loss, (B,)."""
         self.hooks.rows = rows
-        with self.autocast(), self.hooks.named(), self._matmul_precision():
+        with self.autocast(), self.hooks.naming_errors(), self._matmul_precision():
             return unit_losses(self.model, rows)
 
     def _matmul_precision(self) -> AbstractContextManager[None]:
@@ -772,8 +779,9 @@ class NoisyGradient:
         """Return a 64-bit seed derived from the secret seed and these numbers."""
         return int(np.random.SeedSequence(self.seed, spawn_key=use).generate_state(1, np.uint64)[0])
 
-    def _reseed(self, step: int) -> None:
-        """Seed the noise of a step from (secret seed, step), so that a resumed training adds the same noise."""
+    def _seed_noise(self, step: int) -> None:
+        """Seed the noise of a step from the secret seed and the step's number, so that a resumed training adds the same
+        noise."""
         self._noise.manual_seed(self._derive_seed(step, 1))
         if self.device.type == "cpu":  # its generator uses 32 bits of a seed, few enough to try them all
             words = np.random.SeedSequence(self.seed, spawn_key=(step, 3)).generate_state(624)
@@ -786,7 +794,7 @@ class NoisyGradient:
         pass. A layer that has no hook would not be private.
         """
         devices = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices), _no_hook_warnings(), self.hooks.named():
+        with torch.random.fork_rng(devices=devices), _no_hook_warnings(), self.hooks.naming_errors():
             self._losses(self.make_rows(part.batch, part.targets, part.units)).sum().backward()
         layers = [layer for layer in self.model.modules() if isinstance(layer, nn.Embedding)]
         padded = {id(layer.weight) for layer in layers if layer.padding_idx is not None}
@@ -876,9 +884,8 @@ class PrivateStep:
         return self.plan.after(epoch * self.plan.steps_per_epoch)
 
     def cache_key(self) -> dict[str, Any]:
-        """Return all on which the results of DP-SGD depend: settings, device type and number of processes, as other
-        random generators give other noise.
-        """
+        """Return the settings on which the result of DP-SGD depends. Device type and number of processes are among
+        them, as they decide the random numbers."""
         # A state of before draws went by documents would go on with other samples under the same noise.
         about = {"device": self.device.type, "processes": self.world.size, "drawn_by": "document"}
         return {**self.privacy.cache_key(), **about}
@@ -920,7 +927,7 @@ class PrivateStep:
             num_labels=model.config.num_labels if self.recipe.head else None,
         )
         try:
-            self.noisy.rehearse(windows)
+            self.noisy.check_clipping(windows)
             self._reserve()  # last, after all other reasons to refuse the run
         except BaseException:
             self.noisy.close()

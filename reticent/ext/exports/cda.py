@@ -15,7 +15,7 @@ from reticent.ext.exports.contents import (
     UnreadableError,
     base64_bytes,
     elements,
-    folded,
+    fold_white_space,
     kind_of_type,
     text_of,
 )
@@ -25,17 +25,16 @@ _LINES: Final = frozenset({"paragraph", "item", "tr", "br", "caption", "title", 
 
 
 def read_document(data: bytes, place: str) -> Iterator[FoundDocument | Unread]:
-    """Yield the document of a file, or why it was not read."""
+    """Yield the document in the bytes of a CDA file, or an `Unread` with the reason it cannot be read."""
     try:
-        yield _document(data)
+        yield _parse_document(data)
     except UnreadableError as error:
         yield Unread(place, str(error))
 
 
-def _document(data: bytes) -> FoundDocument:
-    """Return the document in the bytes of a CDA file. Raise `UnreadableError` with the reason if it has no text, no id
-    or not one patient.
-    """
+def _parse_document(data: bytes) -> FoundDocument:
+    """Return the document in the bytes of a CDA file. Raise `UnreadableError` with the reason if it lacks text or id,
+    or is not of exactly one patient."""
     path: list[str] = []
     number = date = kind = body_type = None
     encoded = False
@@ -50,7 +49,7 @@ def _document(data: bytes) -> FoundDocument:
             if len(path) == 1 and value != "ClinicalDocument":
                 raise UnreadableError("not a ClinicalDocument")
             if where == ["id"]:
-                number = _id(element)
+                number = _id_of(element)
             elif where == ["effectiveTime"]:
                 date = element.get("value")
             elif where == ["code"]:
@@ -58,7 +57,7 @@ def _document(data: bytes) -> FoundDocument:
             elif where == ["recordTarget"]:
                 individuals.append(None)
             elif where == ["recordTarget", "patientRole", "id"]:
-                individuals[-1] = individuals[-1] or _id(element)
+                individuals[-1] = individuals[-1] or _id_of(element)
             elif where == ["component", "nonXMLBody", "text"]:
                 body_type, encoded = element.get("mediaType", "text/plain"), element.get("representation") == "B64"
                 if element.get("compression"):
@@ -75,7 +74,11 @@ def _document(data: bytes) -> FoundDocument:
             body.append(value)
         elif "structuredBody" in path and ("text" in path or path[-1] == "title"):
             lines.append(value)
-    text = _body("".join(body), body_type, encoded=encoded) if body_type is not None else folded("".join(lines))
+    text = (
+        _body_text("".join(body), body_type, encoded=encoded)
+        if body_type is not None
+        else fold_white_space("".join(lines))
+    )
     if not text.strip():
         raise UnreadableError("no text in it")
     if number is None:
@@ -87,17 +90,15 @@ def _document(data: bytes) -> FoundDocument:
     return FoundDocument(number, individual, f"{head}\n{text}" if head.strip() else text, date, kind)
 
 
-def _id(element: Any) -> str | None:
-    """Return the id that a CDA element ``id`` gives: its extension, else its root. None if it has neither or is
-    null.
-    """
+def _id_of(element: Any) -> str | None:
+    """Return the id in a CDA element ``id``: its extension, else its root; None if both are missing or it is null."""
     if element.get("nullFlavor"):  # its root is that of every such id
         return None
     return (element.get("extension", element.get("root")) or "").strip() or None
 
 
-def _body(text: str, media_type: str, *, encoded: bool) -> str:
-    """Return the text of a non-XML body of this MIME type; ``encoded`` says that it is base64."""
+def _body_text(text: str, media_type: str, *, encoded: bool) -> str:
+    """Return the text of a body that is not XML, decoded by its MIME type; ``encoded``: it is base64."""
     kind = kind_of_type(media_type)
     if kind is None:
         raise UnreadableError("a type of content that is not read")

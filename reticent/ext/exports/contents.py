@@ -71,27 +71,29 @@ def text_of(data: bytes, kind: str, charset: str | None = None) -> str:
 
 
 def texts_of(contents: Sequence[tuple[bytes, str]], charset: str | None = None) -> list[str | UnreadableError]:
-    """Return the text of each of these contents (bytes and kind), or why it is not read, as `text_of` raises it.
+    """Return for each (bytes, kind) its text, or the `UnreadableError` with the reason it cannot be read; kinds are the
+    keys of `KINDS`.
 
     Pages of HTML are read all at once, without the interpreter's lock: so other threads go on meanwhile.
     """
-    found = [_attempted(_decoded, data, kind, charset) for data, kind in contents]
+    found = [_try_call(_decode_content, data, kind, charset) for data, kind in contents]
     pages = [at for at, (_, kind) in enumerate(contents) if kind == "html" and isinstance(found[at], str)]
     for at, text in zip(pages, _html_texts([str(found[at]) for at in pages]), strict=True):
         found[at] = text
-    return [_attempted(_checked, text) if isinstance(text, str) else text for text in found]
+    return [_try_call(_require_text, text) if isinstance(text, str) else text for text in found]
 
 
-def _attempted(read: Callable[..., str], *arguments: Any) -> str | UnreadableError:
-    """Return what a function returns, or the `UnreadableError` that it raises."""
+def _try_call(function: Callable[..., str], *arguments: Any) -> str | UnreadableError:
+    """Return the result of calling a function, or the `UnreadableError` that it raises."""
     try:
-        return read(*arguments)
+        return function(*arguments)
     except UnreadableError as error:
         return error
 
 
-def _decoded(data: bytes, kind: str, charset: str | None) -> str:
-    """Return the text of a content, of a page of HTML the page itself; as `text_of` raises."""
+def _decode_content(data: bytes, kind: str, charset: str | None) -> str:
+    """Return the text of bytes in a format ("pdf", "plain" …); for "html" the page with its tags. Raise
+    `UnreadableError` if damaged or too large."""
     if len(data) > MAX_BYTES:
         raise UnreadableError(f"larger than {MAX_BYTES >> 20} MiB")
     try:
@@ -102,8 +104,8 @@ def _decoded(data: bytes, kind: str, charset: str | None) -> str:
         raise UnreadableError("damaged, or of another kind than it says") from None
 
 
-def _checked(text: str) -> str:
-    """Return the text unchanged; raise `UnreadableError` if it is blank, or cannot be written in UTF-8."""
+def _require_text(text: str) -> str:
+    """Return the text unchanged; raise `UnreadableError` if it is blank or not valid Unicode."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -151,15 +153,15 @@ def html_text(page: str) -> str:
 
 
 def _html_texts(pages: Sequence[str]) -> list[str | UnreadableError]:
-    """Return the text of each page of HTML as `html_text` does, or that its elements are nested too deep."""
+    """Return for each HTML page its text, or an `UnreadableError` if its elements are nested too deep; see
+    `html_text`."""
     texts = _rust.html_texts([page.replace("\0", "\ufffd").encode(errors="replace") for page in pages])
     return [UnreadableError("nested too deep") if text is None else text.strip() for text in texts]
 
 
-def folded(text: str) -> str:
-    """Return a text with each run of white space as one space. `LINE` becomes a line break, `CELL` a tab; blank lines
-    are left out.
-    """
+def fold_white_space(text: str) -> str:
+    """Return a text with each run of white space as one space; then `LINE` becomes a line break and `CELL` a tab. Blank
+    lines are left out."""
     for sign in "\t\n\r\f":  # a pass of memory each, where an expression stops at every space
         text = text.replace(sign, " ")
     while "  " in text:
@@ -168,8 +170,8 @@ def folded(text: str) -> str:
     return "\n".join(filter(None, lines)).strip()
 
 
-def _html(data: bytes, charset: str | None) -> str:
-    """Return an HTML page, decoded by ``charset``, else by the encoding that it declares."""
+def _html_page(data: bytes, charset: str | None) -> str:
+    """Return an HTML page, tags included, decoded by ``charset`` or else by the encoding that the page declares."""
     declared = _DECLARED.search(data[:4096])
     named = charset or (next(filter(None, declared.groups())).decode() if declared else None)
     if charset is None and named is not None and named.lower().startswith(("utf-16", "utf-32")):
@@ -236,11 +238,11 @@ def _library(name: str) -> Any:
 # ------------------------------------------------------------------------------------------------------- DOCX and ODT
 
 
-def _parts(data: bytes, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
-    """Yield (name, content) of each file in a ZIP archive whose name ``wanted`` accepts, sorted by name."""
+def _zip_files(data: bytes, accepts: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+    """Yield (name, content) of each file in a ZIP archive whose name ``accepts`` returns True for, sorted by name."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            entries = [each for each in archive.infolist() if wanted(each.filename)]
+            entries = [each for each in archive.infolist() if accepts(each.filename)]
             if sum(each.file_size for each in entries) > MAX_BYTES:
                 raise UnreadableError(f"unpacked it is larger than {MAX_BYTES >> 20} MiB")
             for entry in sorted(entries, key=lambda each: each.filename):
@@ -305,7 +307,7 @@ _SIGNS_OF_WORD: Final = {
 def _docx(data: bytes, _: str | None) -> str:
     """Return the text of a Word document with its headers, footnotes, endnotes and footers."""
     order = ("header", "document", "footnotes", "endnotes", "footer")
-    parts = dict(_parts(data, lambda name: _OF_WORD.fullmatch(name) is not None))
+    parts = dict(_zip_files(data, lambda name: _OF_WORD.fullmatch(name) is not None))
     if not any("document" in name for name in parts):
         raise UnreadableError("not DOCX")
     lines: list[str] = []
@@ -330,7 +332,7 @@ _HIDDEN_OF_ODT: Final = frozenset({"tracked-changes", "annotation", "binary-data
 
 def _odt(data: bytes, _: str | None) -> str:
     """Return the text of an OpenDocument file with its headers and footers."""
-    parts = dict(_parts(data, lambda name: name in ("content.xml", "styles.xml")))
+    parts = dict(_zip_files(data, lambda name: name in ("content.xml", "styles.xml")))
     if "content.xml" not in parts:
         raise UnreadableError("not ODT")
     pages: list[str] = []
@@ -367,35 +369,37 @@ def _mail(data: bytes, _: str | None) -> str:
     message: EmailMessage = email.message_from_bytes(data, policy=email.policy.default)  # type: ignore[assignment]
     if not message.keys():
         raise UnreadableError("not a message of mail")
-    return "\n".join(_of_message(message)).replace("\r\n", "\n")
+    return "\n".join(_message_lines(message)).replace("\r\n", "\n")
 
 
-def _of_message(message: EmailMessage) -> list[str]:
-    """Return the header fields of a message (From, To, Cc, Date, Subject), a blank line, and the texts of its parts."""
-    texts = _of_part(message)
+def _message_lines(message: EmailMessage) -> list[str]:
+    """Return the main header fields of a mail message (From, To, Cc, Date, Subject) as lines, a blank line, and the
+    texts of its parts."""
+    texts = _part_texts(message)
     heads = [f"{name}: {message[name]}" for name in ("From", "To", "Cc", "Date", "Subject") if message[name]]
     return [*heads, "", *texts]
 
 
-def _of_part(part: Any) -> list[str]:
-    """Return the texts of a message part and of the parts inside it. Of alternatives only one counts, plain text
-    first.
-    """
+def _part_texts(part: Any) -> list[str]:
+    """Return the texts of a part of a mail message, and of the parts inside it. Of alternative forms one is taken,
+    plain text preferred."""
     if any(len(value) > MAX_HEAD for _, value in part.raw_items()):
         raise UnreadableError(f"a head of mail larger than {MAX_HEAD >> 10} KiB")
     kind = kind_of_type(part.get_content_type())
     if part.get_content_type() == "application/octet-stream":  # its name says more
         kind = SUFFIXES.get(f".{(part.get_filename() or '').lower().rpartition('.')[2]}")
     if part.get_content_type() == "multipart/alternative":
-        texts = {each.get_content_type(): found for each in reversed(part.get_payload()) if (found := _of_part(each))}
+        texts = {
+            each.get_content_type(): found for each in reversed(part.get_payload()) if (found := _part_texts(each))
+        }
         chosen = "text/plain" if "text/plain" in texts else next(iter(texts), None)
         # A file that is attached to another alternative is none of the text that is chosen.
         others = [each for each in part.get_payload() if each.get_content_type() != chosen]
         files = [file for each in others for file in each.walk() if file.get_filename()]
-        return [*texts.get(chosen, []), *(text for file in files for text in _of_part(file))]
+        return [*texts.get(chosen, []), *(text for file in files for text in _part_texts(file))]
     if part.is_multipart():
         inner = part.get_payload()
-        return _of_message(inner[0]) if kind == "mail" else [text for each in inner for text in _of_part(each)]
+        return _message_lines(inner[0]) if kind == "mail" else [text for each in inner for text in _part_texts(each)]
     content = part.get_payload(decode=True)
     if kind is None or not isinstance(content, bytes) or not content.strip():
         return []
@@ -404,7 +408,7 @@ def _of_part(part: Any) -> list[str]:
 
 #: Kind -> reader of its text; of a page of HTML, of the page.
 KINDS: Final[Mapping[str, Callable[[bytes, str | None], str]]] = MappingProxyType(
-    {"plain": _plain, "html": _html, "rtf": _rtf, "pdf": _pdf, "docx": _docx, "odt": _odt, "mail": _mail}
+    {"plain": _plain, "html": _html_page, "rtf": _rtf, "pdf": _pdf, "docx": _docx, "odt": _odt, "mail": _mail}
 )
 #: Suffix of a file -> kind.
 SUFFIXES: Final[Mapping[str, str]] = MappingProxyType(

@@ -51,7 +51,8 @@ def read_bundle(
     servers: Set[str] = frozenset(),
     merged: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[FoundDocument | Unread]:
-    """Yield the documents of a line or a file of JSON, and why one was not read; nothing for what holds no text.
+    """Yield the documents in JSON bytes (a FHIR resource, a Bundle, or an array of resources), or an `Unread` with the
+    reason for each that cannot be read. A resource that holds no text yields nothing.
 
     It is a resource, a Bundle (Bundles in it too) or an array of resources. ``elsewhere`` has resources of other lines
     and files by their addresses, ``servers`` those of all Patients that documents are about, ``merged`` the individual
@@ -63,14 +64,15 @@ def read_bundle(
         yield Unread(place, "not valid JSON")
         return
     try:
-        for each in _resources(loaded, place, elsewhere):
-            yield from [each] if isinstance(each, Unread) else _documents(each, servers, merged)
+        for each in _iter_resources(loaded, place, elsewhere):
+            yield from [each] if isinstance(each, Unread) else _read_resource(each, servers, merged)
     except RecursionError:
         yield Unread(place, "nested too deep")
 
 
 def servers_of(data: bytes) -> set[str]:
-    """Return the servers of the Patients that documents of a line or a file of JSON are about, where they are named.
+    """Return the base addresses of the FHIR servers whose Patients the documents in some JSON are about. Patients
+    without a server in their address add none.
 
     >>> servers_of(b'{"resourceType": "Composition", "subject": {"reference": "HTTPS://Host:443/fhir/Patient/7"}}')
     {'host/fhir'}
@@ -79,10 +81,10 @@ def servers_of(data: bytes) -> set[str]:
     if not any(sign in data for sign in _NAMES_SERVER):
         return found
     try:
-        for each in _resources(json.loads(data), "", {}):
+        for each in _iter_resources(json.loads(data), "", {}):
             if not isinstance(each, Unread) and _get(each.value, "resourceType") in TEXTS:
                 try:
-                    found.add(_subject(each)[1] or "")
+                    found.add(_find_patient(each)[1] or "")
                 except UnreadableError:
                     continue
     except (ValueError, RecursionError):  # it is listed when it is read
@@ -91,8 +93,8 @@ def servers_of(data: bytes) -> set[str]:
 
 
 def replacements_of(data: bytes) -> Iterator[tuple[Owner, Owner]]:
-    """Yield the pairs of a Patient that another one replaces and that one, from the links of the Patients in a line or
-    a file of JSON. Links of other types (refer, seealso) join no records.
+    """Yield (replaced Patient, Patient that replaces it) for each such link of the Patient resources in some JSON.
+    Links of other types (refer, seealso) are ignored.
 
     >>> link = b'{"other": {"reference": "Patient/2"}, "type": "replaced-by"}'
     >>> [*replacements_of(b'{"resourceType": "Patient", "id": "1", "link": [' + link + b"]}")]
@@ -101,16 +103,18 @@ def replacements_of(data: bytes) -> Iterator[tuple[Owner, Owner]]:
     if b"replace" not in data and b"\0" not in data:
         return
     try:
-        for each in _resources(json.loads(data), "", {}):
+        for each in _iter_resources(json.loads(data), "", {}):
             if isinstance(each, Unread) or _get(each.value, "resourceType") != "Patient":
                 continue
-            for link in _list(each.value.get("link")):
+            for link in _list_or_empty(each.value.get("link")):
                 is_other = _REPLACEMENTS.get(str(_get(link, "type")))
                 if is_other is None:
                     continue
                 try:
-                    own = _subject(each._replace(value={"subject": {"reference": f"Patient/{each.value.get('id')}"}}))
-                    other = _subject(each._replace(value={"subject": link.get("other")}))
+                    own = _find_patient(
+                        each._replace(value={"subject": {"reference": f"Patient/{each.value.get('id')}"}})
+                    )
+                    other = _find_patient(each._replace(value={"subject": link.get("other")}))
                 except UnreadableError:  # it names no Patient
                     continue
                 yield (own, other) if is_other else (other, own)
@@ -118,19 +122,21 @@ def replacements_of(data: bytes) -> Iterator[tuple[Owner, Owner]]:
         return
 
 
-def _server(root: str) -> str:
-    """A server by its address: http and https are one, with their own ports, and so is a host in any case."""
-    host, slash, path = re.sub(r"(?i)^(?:https?:)?//", "", root).rstrip("/").partition("/")
+def _normalise_server(address: str) -> str:
+    """Return a server's address in a form that is equal for equal servers: without http(s) and default ports, and with
+    the host in lower case."""
+    host, slash, path = re.sub(r"(?i)^(?:https?:)?//", "", address).rstrip("/").partition("/")
     return re.sub(r":(?:80|443)$", "", host.lower()) + slash + path
 
 
-def _resources(loaded: Any, place: str, elsewhere: Mapping[str, Any]) -> Iterator[_Resource | Unread]:
-    """The resources of a Bundle or an array, or the one that it is."""
+def _iter_resources(parsed: Any, place: str, elsewhere: Mapping[str, Any]) -> Iterator[_Resource | Unread]:
+    """Yield each resource in parsed JSON: those of a Bundle (also nested) or an array, or the single resource
+    itself."""
     known: dict[str, Any] = {}
-    if _get(loaded, "resourceType") == "Bundle":
-        if not isinstance(loaded.get("entry"), list | None):
+    if _get(parsed, "resourceType") == "Bundle":
+        if not isinstance(parsed.get("entry"), list | None):
             yield Unread(place, "the entries of its Bundle are no list")
-        entries = _list(loaded.get("entry"))
+        entries = _list_or_empty(parsed.get("entry"))
         for address, resource in [
             *((_get(each, "fullUrl"), _get(each, "resource")) for each in entries),
             *(
@@ -148,28 +154,30 @@ def _resources(loaded: Any, place: str, elsewhere: Mapping[str, Any]) -> Iterato
             for number, each in enumerate(entries, 1)
             if not isinstance(each, dict) or each.get("resource") is not None
         ]
-    elif isinstance(loaded, list):
-        rows = [(number, each, None) for number, each in enumerate(loaded, 1)]
+    elif isinstance(parsed, list):
+        rows = [(number, each, None) for number, each in enumerate(parsed, 1)]
     else:
-        yield _Resource(loaded, place, elsewhere, None)
+        yield _Resource(parsed, place, elsewhere, None)
         return
     inside = ChainMap(known, elsewhere)  # type: ignore[arg-type]
     for number, resource, address in rows:
         where = place if len(rows) == 1 else f"{place} entry {number}"
         if _get(resource, "resourceType") == "Bundle":
-            yield from _resources(resource, where, elsewhere)
+            yield from _iter_resources(resource, where, elsewhere)
         else:
             root = _ROOT.fullmatch(address) if isinstance(address, str) else None
             yield _Resource(resource, where, inside, root[1] if root else None)
 
 
 def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two resources are equal, or are versions of the same Patient."""
+    """Return whether two resources are equal, or are versions of one Patient (equal ids)."""
     patients = [each.get("id") for each in (one, other) if each.get("resourceType") == "Patient"]
     return one == other or (len(patients) == 2 and patients[0] == patients[1] is not None)
 
 
-def _documents(found: _Resource, servers: Set[str], merged: Mapping[str, str]) -> Iterator[FoundDocument | Unread]:
+def _read_resource(found: _Resource, servers: Set[str], merged: Mapping[str, str]) -> Iterator[FoundDocument | Unread]:
+    """Yield the document in a resource, or an `Unread` with the reason it cannot be read; nothing for a resource of
+    another type."""
     resource = found.value
     kind = _get(resource, "resourceType")
     if kind not in TEXTS:
@@ -177,7 +185,7 @@ def _documents(found: _Resource, servers: Set[str], merged: Mapping[str, str]) -
             yield Unread(found.place, "not a resource")
         return
     try:
-        individual = named(_subject(found), servers)
+        individual = individual_id_of(_find_patient(found), servers)
         if individual is None:
             raise UnreadableError("its subject is of one of several servers, and of which is not said")
         individual = merged.get(individual, individual)
@@ -195,22 +203,22 @@ def _documents(found: _Resource, servers: Set[str], merged: Mapping[str, str]) -
             individual_id=individual,
             text=text,
             date=date if isinstance(date, str) else None,
-            type=_type(resource),
+            type=_document_type(resource),
         )
 
 
-def named(owner: Owner, servers: Set[str]) -> str | None:
-    """Return the individual id of a Patient: with the server where the ``servers`` of the export are several, and None
-    where it is then not known."""
-    own, server = owner
+def individual_id_of(patient: Owner, servers: Set[str]) -> str | None:
+    """Return the individual id for a Patient: its id, preceded by its server's address if the export has several
+    ``servers``. Return None if there are several and the Patient's is not known."""
+    own, server = patient
     if len(servers) > 1 and server is not None:
         return f"{server}/Patient/{own}" if server else None
     return own
 
 
-def _subject(found: _Resource) -> Owner:
-    """The id of the Patient that a resource is about, and their server, "" where none is named; else the value of the
-    identifier that names them, or a URN, and None."""
+def _find_patient(found: _Resource) -> Owner:
+    """Return (Patient id, server's address or "" if not named) of the Patient that a resource is about. If only an
+    identifier or a URN names the Patient, return (that, None)."""
     resource = found.value
     subject = resource.get("subject")
     subject = subject if isinstance(subject, dict) else {}
@@ -219,33 +227,35 @@ def _subject(found: _Resource) -> Owner:
     reference = subject.get("reference")
     if isinstance(reference, str) and reference:
         if reference.startswith("#"):
-            inner = next((c for c in _list(resource.get("contained")) if _get(c, "id") == reference[1:]), None)
+            inner = next((c for c in _list_or_empty(resource.get("contained")) if _get(c, "id") == reference[1:]), None)
             if _get(inner, "resourceType") != "Patient":
                 return _refuse("its subject is no Patient")
-            own = _identifier(_get(inner, "identifier"))
+            own = _first_identifier(_get(inner, "identifier"))
             return (own, None) if own else _refuse("its subject is contained in it and has no identifier")
         address = _PATIENT.fullmatch(reference)
         if address is not None and address[1] is None and found.server is not None:
             reference = f"{found.server}/{reference}"  # it is of the server of the resource itself
             address = _PATIENT.fullmatch(reference)
-        server = _server(address[1]) if address is not None and _ROOT.fullmatch(reference) else ""
+        server = _normalise_server(address[1]) if address is not None and _ROOT.fullmatch(reference) else ""
         target = found.known.get(reference)
         if target is not None and target.get("resourceType") != "Patient":
             return _refuse("its subject is no Patient, or one of several at one address")
-        if own := _identifier([{"value": _get(target, "id")}]):
+        if own := _first_identifier([{"value": _get(target, "id")}]):
             return own, server
-        if own := _identifier(_get(target, "identifier")):
+        if own := _first_identifier(_get(target, "identifier")):
             return own, None
         if address is not None:
             return address[2], server
         return (reference, None) if reference.startswith("urn:") else _refuse("its subject is no Patient")
-    own = _identifier([subject.get("identifier")])
+    own = _first_identifier([subject.get("identifier")])
     return (own, None) if own else _refuse("it has no subject")
 
 
-def _identifier(identifiers: Any) -> str | None:
-    """Return the first value that is not blank in a list of FHIR identifiers; None without one."""
-    return next((value for each in _list(identifiers) if (value := str(_get(each, "value") or "").strip())), None)
+def _first_identifier(identifiers: Any) -> str | None:
+    """Return the first non-blank value in a list of FHIR identifiers; None if there is none."""
+    return next(
+        (value for each in _list_or_empty(identifiers) if (value := str(_get(each, "value") or "").strip())), None
+    )
 
 
 def _refuse(reason: str) -> Any:
@@ -253,44 +263,49 @@ def _refuse(reason: str) -> Any:
     raise UnreadableError(reason)
 
 
-def _type(resource: Mapping[str, Any]) -> str | None:
-    """Return the text or code of a resource's document type; None without one."""
+def _document_type(resource: Mapping[str, Any]) -> str | None:
+    """Return the document type of a resource as text (its text, display or code); None if it has none."""
     concept = resource.get("type") or resource.get("code")
-    coded = next(iter(_list(_get(concept, "coding"))), None)
+    coded = next(iter(_list_or_empty(_get(concept, "coding"))), None)
     found = _get(concept, "text") or _get(coded, "display") or _get(coded, "code")
     return found if isinstance(found, str) else None
 
 
-def _of_reference(resource: Mapping[str, Any], known: Mapping[str, Any]) -> str:
-    """Return the text of a DocumentReference: that of its first readable attachment."""
-    return _first_readable([_get(each, "attachment") for each in _list(resource.get("content"))], known)
+def _text_of_reference(resource: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    """Return the text of a DocumentReference, which is that of its first readable attachment."""
+    return _first_readable([_get(each, "attachment") for each in _list_or_empty(resource.get("content"))], known)
 
 
-def _of_report(resource: Mapping[str, Any], known: Mapping[str, Any]) -> str:
-    if forms := _whole_list(resource.get("presentedForm")):
+def _text_of_report(resource: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    """Return the text of a DiagnosticReport: that of its first readable attachment; without attachments its conclusion,
+    else its narrative."""
+    if forms := _require_objects(resource.get("presentedForm")):
         return _first_readable(forms, known)
     conclusion = resource.get("conclusion")
     return conclusion if isinstance(conclusion, str) and conclusion.strip() else _narrative(resource)
 
 
-def _of_composition(resource: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+def _text_of_composition(resource: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    """Return the text of a Composition: its title and the texts of all its sections; its narrative if these are
+    empty."""
     title = resource.get("title")
     lines = [title] if isinstance(title, str) else []
-    for section in _whole_list(resource.get("section")):
-        lines += _section(section)
+    for section in _require_objects(resource.get("section")):
+        lines += _section_lines(section)
     if len(lines) <= 1:
         return _narrative(resource)
     return "\n".join(lines)
 
 
-def _section(section: Any) -> Iterator[str]:
+def _section_lines(section: Any) -> Iterator[str]:
+    """Yield the title and the text of a section of a Composition, then those of the sections inside it."""
     title, text = _get(section, "title"), _get(section, "text")
     if isinstance(title, str):
         yield title
     if isinstance(page := _get(text, "div"), str):
         yield html_text(page)
-    for inner in _whole_list(_get(section, "section")):
-        yield from _section(inner)
+    for inner in _require_objects(_get(section, "section")):
+        yield from _section_lines(inner)
 
 
 def _narrative(resource: Mapping[str, Any]) -> str:
@@ -301,28 +316,30 @@ def _narrative(resource: Mapping[str, Any]) -> str:
 
 
 _TEXT_OF: Final = {
-    "DocumentReference": _of_reference,
-    "DiagnosticReport": _of_report,
-    "Composition": _of_composition,
+    "DocumentReference": _text_of_reference,
+    "DiagnosticReport": _text_of_report,
+    "Composition": _text_of_composition,
 }
 
 
 def _first_readable(attachments: list[Any], known: Mapping[str, Any]) -> str:
-    """The text of the first attachment that can be read, plain text first; else the reason of the first."""
+    """Return the text of the first readable attachment, plain text preferred. If none is readable, raise
+    `UnreadableError` with the first reason."""
     order = {kind: at for at, kind in enumerate(KINDS)}
     kinds = [kind_of_type(str(_get(each, "contentType") or "")) for each in attachments]
     ranked = sorted(range(len(kinds)), key=lambda at: order.get(kinds[at] or "", len(order)))
     reasons = []
     for at in ranked:
         try:
-            return _attachment(attachments[at], kinds[at], known)
+            return _attachment_text(attachments[at], kinds[at], known)
         except UnreadableError as error:
             reasons.append(str(error))
     return _refuse(reasons[0] if reasons else "no attachment")
 
 
-def _attachment(attachment: Any, kind: str | None, known: Mapping[str, Any]) -> str:
-    """Return the text of an attachment, from its base64 data or from a Binary among the ``known`` resources."""
+def _attachment_text(attachment: Any, kind: str | None, known: Mapping[str, Any]) -> str:
+    """Return the text of an attachment, decoded from its base64 data, or from a Binary resource in ``known`` (address
+    -> resource)."""
     data, address = _get(attachment, "data"), _get(attachment, "url")
     if data is None and isinstance(address, str):
         data = _get(known.get(address), "data")
@@ -336,13 +353,13 @@ def _attachment(attachment: Any, kind: str | None, known: Mapping[str, Any]) -> 
     return text_of(base64_bytes(data), kind, charset[1] if charset else None)
 
 
-def _list(value: Any) -> list[Any]:
+def _list_or_empty(value: Any) -> list[Any]:
     """Return the value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []
 
 
-def _whole_list(value: Any) -> list[Any]:
-    """A list of what may hold texts; whatever else stands there is refused, and so are its elements."""
+def _require_objects(value: Any) -> list[Any]:
+    """Return a list of JSON objects unchanged, None as an empty list; raise `UnreadableError` for any other value."""
     if value is not None and not (isinstance(value, list) and all(isinstance(each, dict) for each in value)):
         return _refuse("a list in it is not as FHIR has it")  # type: ignore[no-any-return]
     return value or []

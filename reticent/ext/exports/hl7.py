@@ -54,10 +54,10 @@ class _Signs(NamedTuple):
 
 
 @lru_cache
-def _signs_of(begin: str) -> _Signs:
-    """Return the separators of an HL7 message, from its first nine characters (MSH-1 and MSH-2)."""
-    given = begin[4:].partition(begin[3])[0]
-    return _Signs(begin[3], *(given[n] if n < len(given) else sign for n, sign in enumerate("^~\\&")))
+def _separators_of(header: str) -> _Signs:
+    """Return the separators of an HL7 message, given its first nine characters (MSH-1 and MSH-2)."""
+    given = header[4:].partition(header[3])[0]
+    return _Signs(header[3], *(given[n] if n < len(given) else sign for n, sign in enumerate("^~\\&")))
 
 
 @dataclass(slots=True)
@@ -75,19 +75,20 @@ class _Document:
 
     @property
     def has_content(self) -> bool:
-        """Whether something of its text was found, or where it stands, or why it is not read."""
+        """Whether the document has a text, an address of a text, or a reason why it cannot be read."""
         return bool(self.texts or self.fault or self.is_elsewhere)
 
 
 def read_messages(
     data: bytes, place: str, merged: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[FoundDocument | Unread]:
-    """Yield the documents of a file of messages, and what could not be read; nothing for a message without text.
+    """Yield the documents in a file of HL7 messages, or an `Unread` with the reason for each that cannot be read. A
+    message without text yields nothing.
 
     ``merged`` has the number that an individual is known by for each of their other numbers (`merged_numbers`).
     """
     data = data.removeprefix(b"\xef\xbb\xbf")
-    starts = [*_starts(data)]
+    starts = [*_message_starts(data)]
     if not starts:
         yield Unread(place, "no message of HL7 v2")
         return
@@ -98,32 +99,34 @@ def read_messages(
     for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(data)], strict=True), 1):
         where = place if len(starts) == 1 else f"{place} message {number}"
         try:
-            yield from _message(_decoded(data[start:end]), where, merged)
+            yield from _read_message(_decoded(data[start:end]), where, merged)
         except UnreadableError as error:
             yield Unread(where, str(error))
 
 
 def merges_of(data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of numbers of one patient in a file of messages: the prior one (MRG-1) and that which holds."""
-    starts = [*_starts(data)] if b"MRG" in data else []
+    """Yield (old, new) patient number for each merge or change of number in a file of HL7 messages. The old number is
+    in MRG-1, the new one in PID-3."""
+    starts = [*_message_starts(data)] if b"MRG" in data else []
     for start, end in zip(starts, [*starts[1:], len(data)], strict=False):
         if data.find(b"MRG", start, end) < 0:
             continue
         try:
-            signs, segments = _segments(_decoded(data[start:end]))
+            signs, segments = _split_segments(_decoded(data[start:end]))
         except UnreadableError:  # it is listed when its texts are read
             continue
         individual = None
         event = segments[0][0][8].split(signs.component)
         for segment, _ in segments if len(event) > 1 and event[1] in _MERGES else ():
             if segment[0] == "PID":
-                individual = _individual(segment[3], signs)
-            elif segment[0] == "MRG" and individual and (prior := _individual(segment[1], signs)):
+                individual = _patient_number(segment[3], signs)
+            elif segment[0] == "MRG" and individual and (prior := _patient_number(segment[1], signs)):
                 yield prior, individual
 
 
 def merged_numbers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return for each prior number of a patient the one that holds in the end.
+    """Return a dict from each old patient number to the patient's final number, given (old, new) pairs in order; chains
+    of merges are followed.
 
     >>> merged_numbers([("1", "2"), ("2", "3"), ("3", "1")])
     {'1': '3', '2': '3'}
@@ -131,6 +134,7 @@ def merged_numbers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     later: dict[str, str] = {}
 
     def last(number: str) -> str:
+        """Return the number at the end of the chain of merges that begins with ``number``."""
         while number in later:
             number = later[number]
         return number
@@ -141,8 +145,8 @@ def merged_numbers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {number: last(number) for number in later}
 
 
-def _starts(data: bytes) -> Iterator[int]:
-    """Yield the byte offset of each message: of MSH at the beginning of a line with a separator after it."""
+def _message_starts(data: bytes) -> Iterator[int]:
+    """Yield the byte offset of each HL7 message: of each "MSH" at the beginning of a line, followed by a separator."""
     at = data.find(b"MSH")
     while at >= 0:
         if data[max(at - 1, 0) : at] in b"\r\n\x0b\x1c" and re.match(rb"[^\w\s]", data[at + 3 : at + 4]):
@@ -154,7 +158,7 @@ def _decoded(data: bytes) -> str:
     """Decode a message by the character set in MSH-18; without one, as UTF-8 or Windows-1252."""
     header = _HEADER.match(data)[0].decode("latin-1")  # type: ignore[index]
     fields = header.split(header[3])
-    named = fields[17].partition(_signs_of(header[:9]).repetition)[0].strip().upper() if len(fields) > 17 else ""
+    named = fields[17].partition(_separators_of(header[:9]).repetition)[0].strip().upper() if len(fields) > 17 else ""
     if named and named not in _CHARSETS:
         raise UnreadableError("its character set (MSH-18) is unknown")
     for encoding in [_CHARSETS[named]] if named else ["utf-8", "cp1252"]:
@@ -167,9 +171,10 @@ def _decoded(data: bytes) -> str:
     )
 
 
-def _segments(message: str) -> tuple[_Signs, list[tuple[list[str], bool]]]:
-    """The signs of a message, and the fields of its segments that are read: see `_rust.hl7_segments`."""
-    signs = _signs_of(message[:9])
+def _split_segments(message: str) -> tuple[_Signs, list[tuple[list[str], bool]]]:
+    """Return the separators of an HL7 message, and its segments as (fields, whether a line break makes these
+    ambiguous); see `_rust.hl7_segments`."""
+    signs = _separators_of(message[:9])
     if any(sign.isalnum() or sign.isspace() for sign in (signs.component, signs.repetition, signs.escape)):
         raise UnreadableError("its signs (MSH-2) are damaged")
     segments = _rust.hl7_segments(message, signs)
@@ -183,8 +188,9 @@ def _segments(message: str) -> tuple[_Signs, list[tuple[list[str], bool]]]:
     return signs, segments
 
 
-def _message(message: str, place: str, merged: Mapping[str, str]) -> Iterator[FoundDocument | Unread]:
-    signs, segments = _segments(message)
+def _read_message(message: str, place: str, merged: Mapping[str, str]) -> Iterator[FoundDocument | Unread]:
+    """Yield the documents in one decoded HL7 message, or an `Unread` with the reason for each that cannot be read."""
+    signs, segments = _split_segments(message)
     control = segments[0][0][9]  # the sign behind MSH is its first field
     individual: str | None = None
     document: _Document | None = None
@@ -193,66 +199,82 @@ def _message(message: str, place: str, merged: Mapping[str, str]) -> Iterator[Fo
         name = segment[0]
         if name == "OBX":
             document = document or _Document()
-            _add(document, segment, is_broken, signs)
+            _add_observation(document, segment, is_broken, signs)
         elif name == "ADD" and document is not None:
             document.fault = "a segment of it goes on in another (ADD), which is not read"
         elif name in ("PID", "TXA", "OBR"):
             if document is not None and document.has_content:
                 count += 1
-                yield _finished(document, individual, control, count, place)
+                yield _finish_document(document, individual, control, count, place)
             elif document is not None and document.is_of_txa and name == "OBR":
                 continue  # an OBR between a TXA and its text
             if name == "PID":
-                individual, document = _individual(segment[3], signs), None
+                individual, document = _patient_number(segment[3], signs), None
                 individual = merged.get(individual, individual) if individual else None
             else:
-                document = _begun(segment, signs)
+                document = _begin_document(segment, signs)
 
 
-def _begun(segment: list[str], signs: _Signs) -> _Document:
-    """Return the document that begins with a segment TXA or OBR."""
+def _begin_document(segment: list[str], separators: _Signs) -> _Document:
+    """Return a new document with number, date and type from the TXA or OBR segment that begins it; its texts follow in
+    OBX segments."""
     if segment[0] == "TXA":
-        return _Document(_first(segment[12], signs), _date(segment[4]), _first(segment[2], signs), is_of_txa=True)
-    number = _first(segment[3], signs) or _first(segment[2], signs)
-    code = [_rust.hl7_unescape(part, signs) for part in segment[4].split(signs.component)]
-    return _Document(number, _date(segment[7]), next(filter(None, [*code[1:2], code[0]]), None))
+        return _Document(
+            _first_component(segment[12], separators),
+            _valid_date(segment[4]),
+            _first_component(segment[2], separators),
+            is_of_txa=True,
+        )
+    number = _first_component(segment[3], separators) or _first_component(segment[2], separators)
+    code = [_rust.hl7_unescape(part, separators) for part in segment[4].split(separators.component)]
+    return _Document(number, _valid_date(segment[7]), next(filter(None, [*code[1:2], code[0]]), None))
 
 
-def _finished(
-    document: _Document, individual: str | None, control: str, count: int, place: str
+def _finish_document(
+    document: _Document, individual: str | None, message_id: str, position: int, place: str
 ) -> FoundDocument | Unread:
+    """Return the document as a `FoundDocument`, or an `Unread` with the reason if it has a fault, no patient, no text
+    or no number. Without a number of its own it is numbered ``message_id/position``."""
     fault = document.fault or (None if individual else "no patient (PID-3)")
     text = "\n".join(document.texts)
     if fault is None and not text.strip():
         fault = "its text stands at an address, which is never fetched" if document.is_elsewhere else "no text in it"
     if fault is not None or individual is None:
         return Unread(place, fault or "")
-    number = document.number or (f"{control}/{count}" if control else None)
+    number = document.number or (f"{message_id}/{position}" if message_id else None)
     if number is None:
         return Unread(place, "neither a number of the document (TXA-12, OBR-3) nor of the message (MSH-10)")
     return FoundDocument(number, individual, text, document.date, document.type)
 
 
-def _first(value: str, signs: _Signs) -> str | None:
-    """Return the first component of a field's first repetition, without escapes; None if it is empty or ""."""
-    found = _rust.hl7_unescape(value.partition(signs.repetition)[0].partition(signs.component)[0], signs).strip()
+def _first_component(field_text: str, separators: _Signs) -> str | None:
+    """Return the first component of a field's first repetition, unescaped; None if it is empty or the HL7 null
+    ``""``."""
+    found = _rust.hl7_unescape(
+        field_text.partition(separators.repetition)[0].partition(separators.component)[0], separators
+    ).strip()
     return found if found and found != '""' else None
 
 
-def _individual(numbers: str, signs: _Signs) -> str | None:
-    """The first identifier of PID-3 or MRG-1."""
-    if "\n" in numbers or "\r" in numbers:  # a line that was cut, or another one behind it
+def _patient_number(field_text: str, separators: _Signs) -> str | None:
+    """Return the first non-empty patient identifier in the field PID-3 or MRG-1; None if there is none or a line break
+    is inside it."""
+    if "\n" in field_text or "\r" in field_text:  # a line that was cut, or another one behind it
         return None
-    return next((found for each in numbers.split(signs.repetition) if (found := _first(each, signs))), None)
+    return next(
+        (found for each in field_text.split(separators.repetition) if (found := _first_component(each, separators))),
+        None,
+    )
 
 
-def _date(value: str) -> str | None:
-    """Return the value if it is an HL7 date or time, else None."""
+def _valid_date(value: str) -> str | None:
+    """Return the text unchanged if it is a valid HL7 date or time; None otherwise."""
     return value if re.fullmatch(r"\d{4,14}(?:\.\d+)?(?:[+-]\d{4})?", value) else None
 
 
-def _add(document: _Document, segment: list[str], is_broken: bool, signs: _Signs) -> None:
-    """Add OBX of one type, and with the same fields behind their values, to a document."""
+def _add_observation(document: _Document, segment: list[str], is_broken: bool, separators: _Signs) -> None:
+    """Add the values of an OBX segment to a document: texts and attachments. Mark the document as faulty if a value
+    cannot be read."""
     _, kind, status, *values = segment
     if status.strip() in ("D", "d", "W", "w"):  # deleted, or of the wrong patient
         return
@@ -263,8 +285,8 @@ def _add(document: _Document, segment: list[str], is_broken: bool, signs: _Signs
     elif kind == "ED":
         for value in values:
             try:
-                parts = value.split(signs.component)
-                document.texts.append(_attachment([_rust.hl7_unescape(part, signs) for part in parts]))
+                parts = value.split(separators.component)
+                document.texts.append(_attachment_text([_rust.hl7_unescape(part, separators) for part in parts]))
             except UnreadableError as error:
                 document.fault = str(error)
     elif kind == "RP":
@@ -273,9 +295,9 @@ def _add(document: _Document, segment: list[str], is_broken: bool, signs: _Signs
         document.fault = "a value of no type of HL7 (OBX-2)"
 
 
-def _attachment(parts: list[str]) -> str:
-    """The text of encapsulated data: source, type, subtype, encoding, data."""
-    _, kind, subtype, encoding, data, *more = parts + [""] * 5
+def _attachment_text(components: list[str]) -> str:
+    """Return the text of an HL7 attachment (type ED), given its components: source, type, subtype, encoding, data."""
+    _, kind, subtype, encoding, data, *more = components + [""] * 5
     if any(more):
         raise UnreadableError("signs of components within its data, or several attachments in one OBX")
     of_type = kind_of_type(f"{kind}/{subtype}") or kind_of_type(_TYPES.get(subtype.upper(), ""))

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from reticent.core.errors import CorpusError
 from reticent.engine.corpus import owners_of_table
-from reticent.engine.sources.batches import changed
+from reticent.engine.sources.batches import changed_error
 from reticent.engine.sources.columns import require_columns
 from reticent.engine.sources.compressed import COMPRESSIONS, open_bytes
 from reticent.engine.sources.files import find_files, sha256_of
@@ -29,7 +29,7 @@ from reticent.engine.sources.plain import individual_of
 from reticent.engine.threads import worked_ahead
 from reticent.ext.exports.cda import read_document
 from reticent.ext.exports.contents import MAX_BYTES, SUFFIXES, UnreadableError, texts_of
-from reticent.ext.exports.fhir import Owner, named, read_bundle, replacements_of, servers_of
+from reticent.ext.exports.fhir import Owner, individual_id_of, read_bundle, replacements_of, servers_of
 from reticent.ext.exports.found import FoundDocument, Unread
 from reticent.ext.exports.hl7 import merged_numbers, merges_of, read_messages
 
@@ -81,14 +81,15 @@ class Exports:
 
     @cached_property
     def _found(self) -> tuple[list[Path], int]:
-        """Documents' files of the export, in order, and the number of other files."""
+        """Document files of the export in order, and the number of other files."""
         found = find_files([self._path], self._is_document)
         if not found.files:
             raise CorpusError(f"{self.name}: no file found whose name ends in {', '.join(_SUFFIXES[self._scheme])}")
         return list(found.files), sum(found.passed_over.values())
 
     def _is_document(self, file: Path) -> bool:
-        """Return whether a file has a suffix of the export's format; a suffix of compression is skipped."""
+        """Return whether a file's suffix belongs to the export's format. A suffix of compression after it is ignored,
+        except for pages."""
         stem, suffix = os.path.splitext(file.name.lower())
         if suffix in COMPRESSIONS and self._scheme != "pages":
             suffix = os.path.splitext(stem)[1]
@@ -101,12 +102,12 @@ class Exports:
 
     @property
     def num_unread(self) -> int:
-        """Number of texts that could not be read; complete once all were read."""
+        """Number of texts that could not be read; final once `batches` is exhausted."""
         return len(self._unread)
 
     @property
     def notes(self) -> list[str]:
-        """What to say of whose the documents are, and of ends of segments by which a text may lose a line."""
+        """Warnings for the user: HL7 segments that end with line feeds, or patients of several FHIR servers."""
         if self._line_feeds:
             return [
                 f"{self.name}: segments end with line feeds alone, where HL7 has carriage returns, in "
@@ -122,7 +123,7 @@ class Exports:
         ]
 
     def version(self) -> bytes:
-        """Return a digest of the names and bytes of all files."""
+        """Return the SHA-256 (hexadecimal, as bytes) of the names and contents of all files."""
         digest = hashlib.sha256()
         for file in self._found[0]:
             self._states[file] = _state(file)
@@ -132,14 +133,15 @@ class Exports:
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield these columns; raises as `Source.batches` does. Part 0 has all: ids are told apart in their order."""
+        """Yield the documents as record batches of these columns. Part 0 yields all and other parts nothing, since
+        repeated ids are numbered in file order."""
         require_columns(FoundDocument._fields, list(columns), self._path)
         held: list[FoundDocument] = []
         num_characters = 0
         seen: dict[str, bytes] = {}
-        for file, documents in self._read_files() if part == 0 else ():
+        for file, documents in self._iter_files() if part == 0 else ():
             for each in documents:
-                found = self._checked(each, seen, file)
+                found = self._with_unique_id(each, seen, file)
                 if isinstance(found, Unread):
                     self._unread.append(found)
                     continue
@@ -149,42 +151,47 @@ class Exports:
                     yield _batch(held, columns)
                     held, num_characters = [], 0
         if any(_state(file) != state for file, state in self._states.items()):  # a Binary may be of any file
-            raise changed()
+            raise changed_error()
         if held:
             yield _batch(held, columns)
 
-    def _checked(self, each: FoundDocument | Unread, seen: dict[str, bytes], file: Path) -> FoundDocument | Unread:
-        """Return the document with a unique id: a second, different one of the same id gets ``#2``. Return an `Unread`
-        for a repeated or invalid document.
-        """
-        if isinstance(each, Unread):
-            return each
+    def _with_unique_id(
+        self, document: FoundDocument | Unread, digests_by_id: dict[str, bytes], file: Path
+    ) -> FoundDocument | Unread:
+        """Return the document, with ``#2`` (and so on) added to an id that another document has already. Return an
+        `Unread` for an exact repeat or invalid text."""
+        if isinstance(document, Unread):
+            return document
         try:
-            digest = hashlib.blake2b("\0".join((each.individual_id, each.text)).encode(), digest_size=16).digest()
-            "".join((each.doc_id, each.date or "", each.type or "")).encode()
+            digest = hashlib.blake2b(
+                "\0".join((document.individual_id, document.text)).encode(), digest_size=16
+            ).digest()
+            "".join((document.doc_id, document.date or "", document.type or "")).encode()
         except UnicodeEncodeError:
             return Unread(self._place(file), "half of a surrogate pair in it")
-        doc_id, number = each.doc_id, 1
-        while doc_id in seen:
-            if seen[doc_id] == digest:
+        doc_id, number = document.doc_id, 1
+        while doc_id in digests_by_id:
+            if digests_by_id[doc_id] == digest:
                 return Unread(self._place(file), "it was read already: the same id, individual and text")
             number += 1
-            doc_id = f"{each.doc_id}#{number}"
-        seen[doc_id] = digest
-        return each if number == 1 else each._replace(doc_id=doc_id)
+            doc_id = f"{document.doc_id}#{number}"
+        digests_by_id[doc_id] = digest
+        return document if number == 1 else document._replace(doc_id=doc_id)
 
-    def _read_files(self) -> Iterator[tuple[Path, Iterable[FoundDocument | Unread]]]:
-        """Every file and what is in it; two threads read pages, since the core needs no lock for HTML."""
+    def _iter_files(self) -> Iterator[tuple[Path, Iterable[FoundDocument | Unread]]]:
+        """Yield (file, its documents and `Unread` entries) for every file of the export. Pages are parsed in two
+        threads."""
         if self._scheme == "pages":
             _ = self._individual_of  # its table is read before two threads ask for it
-            for files, found in worked_ahead(self._stretches(), self._pages):
+            for files, found in worked_ahead(self._file_groups(), self._read_pages):
                 yield from zip(files, found, strict=True)
         else:
             for file in self._found[0]:
-                yield file, self._documents(file)
+                yield file, self._read_documents(file)
 
-    def _stretches(self) -> Iterator[list[Path]]:
-        """The files in their order, so many at a time that a thread has something to do and memory is bounded."""
+    def _file_groups(self) -> Iterator[list[Path]]:
+        """Yield the files in order, in groups of about `_BYTES` bytes, which limits memory and gives each thread enough
+        work."""
         held: list[Path] = []
         num_bytes = 0
         for file in self._found[0]:
@@ -196,19 +203,21 @@ class Exports:
         if held:
             yield held
 
-    def _pages(self, files: list[Path]) -> list[list[FoundDocument | Unread]]:
-        """The document of each page file, or why it was not read. All files are read before the first is parsed."""
+    def _read_pages(self, files: list[Path]) -> list[list[FoundDocument | Unread]]:
+        """Return for each page file a list with its document, or an `Unread` with the reason it cannot be read. All
+        files are read before any is parsed."""
         kinds = [SUFFIXES.get(file.suffix.lower()) for file in files]
         # A kind that is not read was named, or a glob has it.
-        texts = iter(texts_of([(_content(file), kind) for file, kind in zip(files, kinds, strict=True) if kind]))
+        texts = iter(texts_of([(_read_or_raise(file), kind) for file, kind in zip(files, kinds, strict=True) if kind]))
         found = [next(texts) if kind else UnreadableError("a kind of file that is not read") for kind in kinds]
-        return [[self._page(file, text)] for file, text in zip(files, found, strict=True)]
+        return [[self._make_page(file, text)] for file, text in zip(files, found, strict=True)]
 
-    def _documents(self, file: Path) -> Iterator[FoundDocument | Unread]:
+    def _read_documents(self, file: Path) -> Iterator[FoundDocument | Unread]:
+        """Yield the documents in one file, or an `Unread` with the reason for each that cannot be read."""
         place = self._place(file)
         try:
-            if self._scheme == "fhir" and _is_lines(file):
-                for number, line in _lines(file):
+            if self._scheme == "fhir" and _is_json_lines(file):
+                for number, line in _iter_lines(file):
                     where = f"{place} line {number}"
                     if line is None:
                         yield Unread(where, f"larger than {MAX_BYTES >> 20} MiB")
@@ -232,16 +241,17 @@ class Exports:
         else:
             yield from _READERS[self._scheme](data, place)
 
-    def _page(self, file: Path, text: str | UnreadableError) -> FoundDocument | Unread:
-        """Return the document of a page file from its text, or why it was not read."""
+    def _make_page(self, file: Path, text_or_error: str | UnreadableError) -> FoundDocument | Unread:
+        """Return a page file's document made from its text, or an `Unread` made from the error."""
         place = self._place(file)
-        if isinstance(text, UnreadableError):
-            return Unread(place, str(text))
-        return FoundDocument(place, self._individual_of(file, Path(*self._below(file))), text)
+        if isinstance(text_or_error, UnreadableError):
+            return Unread(place, str(text_or_error))
+        return FoundDocument(place, self._individual_of(file, Path(*self._parts_below(file))), text_or_error)
 
     @cached_property
     def _individual_of(self) -> Callable[[Path, Path], str]:
-        """Function (file, path below the folder) -> individual id, from the settings."""
+        """Function from (file, its path below the folder) to the individual id, made from the settings ``individual``
+        and ``individuals``."""
         settings = self._settings
         owners = owners_of_table(settings.individuals, settings) if settings.individuals is not None else None
         return individual_of(settings.individual, (lambda: owners) if owners is not None else None)
@@ -251,47 +261,48 @@ class Exports:
         """Number of parts of the folder's path; -1 if the export is one file."""
         return len(self._path.parts) if self._path.is_dir() else -1
 
-    def _below(self, file: Path) -> tuple[str, ...]:
-        """The names of the folders below the export's, and that of the file."""
+    def _parts_below(self, file: Path) -> tuple[str, ...]:
+        """Return the parts of a file's path below the export's folder: folder names, then the file name."""
         return file.parts[self._depth :]
 
     def _place(self, file: Path) -> str:
-        """Return a file's path below the export as text, as it appears in messages and ids."""
-        return os.fsencode("/".join(self._below(file))).decode(errors="backslashreplace")
+        """Return a file's path below the export's folder as text, used in messages and as document id."""
+        return os.fsencode("/".join(self._parts_below(file))).decode(errors="backslashreplace")
 
     @cached_property
     def _patients(self) -> tuple[set[str], list[tuple[Owner, Owner]]]:
-        """Of an export in FHIR the servers of the Patients that documents are about, where they are named, and the
-        pairs of a Patient that another one replaces and that one; in one pass over the files."""
+        """For FHIR, the servers of the Patients that documents are about, and (replaced, replacing) pairs of Patients;
+        found in one pass over the files."""
         servers: set[str] = set()
         replaced: list[tuple[Owner, Owner]] = []
-        for data in self._contents():
+        for data in self._iter_contents():
             servers |= servers_of(data)
             replaced += replacements_of(data)
         return servers, replaced
 
     @property
     def _servers(self) -> set[str]:
-        """The servers of the Patients that documents of an export in FHIR are about, where they are named."""
+        """For FHIR, the base addresses of the servers of the Patients that documents are about."""
         return self._patients[0]
 
     @cached_property
     def _merged(self) -> dict[str, str]:
-        """Prior number of a patient in HL7, or id of a Patient in FHIR -> the one that holds in the end."""
+        """Dict from each replaced patient number (HL7) or Patient id (FHIR) to the patient's final one."""
         if self._scheme == "fhir":
             servers, pairs = self._patients
             # A Patient of a server that no document is about is none of the individuals, whatever their id.
             kept = (pair for pair in pairs if not servers or {server for _, server in pair if server} <= servers)
-            ids = ([named(owner, servers) for owner in pair] for pair in kept)
+            ids = ([individual_id_of(owner, servers) for owner in pair] for pair in kept)
             return merged_numbers((old, new) for old, new in ids if old and new)
-        return merged_numbers(pair for data in self._contents() for pair in merges_of(data))
+        return merged_numbers(pair for data in self._iter_contents() for pair in merges_of(data))
 
-    def _contents(self) -> Iterator[bytes]:
-        """The lines of files of lines and all other files, for a look before they are read; none that is damaged."""
+    def _iter_contents(self) -> Iterator[bytes]:
+        """Yield the bytes of every file, or of every line of a JSON Lines file, for passes before the documents are
+        read. Damaged or too large ones are skipped."""
         for file in self._found[0]:
             try:
-                is_of_lines = self._scheme == "fhir" and _is_lines(file)
-                for data in (line for _, line in _lines(file)) if is_of_lines else [_read(file)]:
+                is_of_lines = self._scheme == "fhir" and _is_json_lines(file)
+                for data in (line for _, line in _iter_lines(file)) if is_of_lines else [_read(file)]:
                     if data is not None and len(data) <= MAX_BYTES:
                         yield data
             except (CorpusError, OSError):  # it is listed when its documents are read
@@ -299,7 +310,8 @@ class Exports:
 
     @property
     def _elsewhere(self) -> Mapping[str, Any]:
-        """The Binaries that a document may name; of several servers none can be told to be that of the document's."""
+        """Binary resources to which documents may refer, by address. Empty if patients are of several servers, as a
+        Binary's server would be unknown."""
         return self._binaries if len(self._servers) < 2 else {}
 
     @cached_property
@@ -308,7 +320,8 @@ class Exports:
         return _Binaries(self._found[0], self._scratch)
 
     def close(self) -> None:
-        """Write the list of what was not read, where there is something; it names places and reasons and no text."""
+        """Write the list of unread texts (places and reasons, no text) to `UNREAD` if there are any, and delete
+        temporary files."""
         if "_binaries" in vars(self):
             self._binaries.close()
         if self._unread:
@@ -334,7 +347,7 @@ def _state(file: Path) -> tuple[int, int]:
 
 
 def _read(file: Path) -> bytes:
-    """Return the bytes of a file; of one that is too large a few more than `MAX_BYTES`."""
+    """Return the uncompressed bytes of a file, but only slightly more than `MAX_BYTES` of a larger one."""
     blocks: list[bytes] = []
     size = 0
     with open_bytes(file) as opened:
@@ -344,21 +357,21 @@ def _read(file: Path) -> bytes:
     return b"".join(blocks)
 
 
-def _content(file: Path) -> bytes:
-    """Return the bytes of a file that is not compressed, as `_read`; `CorpusError` if it cannot be read."""
+def _read_or_raise(file: Path) -> bytes:
+    """Return the bytes of a file as `_read` does; raise `CorpusError` if it cannot be read."""
     try:
         return _read(file)
     except OSError as error:
         raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None
 
 
-def _is_lines(file: Path) -> bool:
-    """Return whether a file has JSON lines, by its suffix."""
+def _is_json_lines(file: Path) -> bool:
+    """Return whether a file is in JSON Lines format, by its suffix."""
     return any(suffix.lower() in (".ndjson", ".jsonl") for suffix in file.suffixes[-2:])
 
 
-def _lines(file: Path) -> Iterator[tuple[int, bytes | None]]:
-    """Yield (line number from 1, line) of a file; the line is None if it is too large."""
+def _iter_lines(file: Path) -> Iterator[tuple[int, bytes | None]]:
+    """Yield (line number from 1, line as bytes) of a file; None in place of a line larger than `MAX_BYTES`."""
     with open_bytes(file) as opened:
         held: list[bytes] = []
         size, number, block = 0, 1, b"\n"
@@ -392,23 +405,25 @@ class _Binaries(Mapping[str, Any]):
         if found is None:
             raise KeyError(address)
         if self._copy is None:
-            self._search()
+            self._index_lines()
         is_here = found[1] is None or self._servers == {found[1].encode(errors="replace")}
         if not is_here or (place := self._places.get(found[2])) is None:
             raise KeyError(address)
         self._copy.seek(place[0])
         return json.loads(self._copy.read(place[1]))
 
-    def _search(self) -> None:
+    def _index_lines(self) -> None:
+        """Copy every line with a Binary resource to a temporary file, and record its place by id; also collect the
+        servers that addresses name."""
         self._copy = tempfile.TemporaryFile(dir=self._scratch)  # noqa: SIM115 (closed by `close`)
         end = 0
         for file in self._files:
             try:
-                for _, line in _lines(file):
+                for _, line in _iter_lines(file):
                     if line is None:
                         continue
                     self._servers.update(server.replace(b"\\", b"") for server in _SERVER.findall(line))
-                    if not (_is_lines(file) and _IS_BINARY.search(line)) or (own := _id_of_binary(line)) is None:
+                    if not (_is_json_lines(file) and _IS_BINARY.search(line)) or (own := _id_of_binary(line)) is None:
                         continue
                     self._places[own] = None if own in self._places else (end, len(line))
                     end += self._copy.write(line)

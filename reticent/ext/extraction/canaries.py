@@ -77,8 +77,8 @@ def tokens_of_canaries(planted: Planted, tokenizer_json: str) -> CanaryTokens:
     words = _rust.segment(texts)
     offsets = np.arange(len(texts) + 1, dtype=np.int64)
     is_context = planted.arms[rows] == "context"
-    in_secret = _rust.mark_spans(texts, words, offsets, *_int32(bounds[0], bounds[1])).mask
-    after = _rust.mark_spans(texts, words, offsets, *_int32(bounds[1], bounds[2])).mask
+    in_secret = _rust.mark_spans(texts, words, offsets, *_as_int32(bounds[0], bounds[1])).mask
+    after = _rust.mark_spans(texts, words, offsets, *_as_int32(bounds[1], bounds[2])).mask
     documents = np.repeat(np.arange(len(texts)), np.diff(words.doc_offsets))
     asked = np.where(is_context[documents], after, in_secret)
     encoder = _rust.TokenEncoder(tokenizer_json)
@@ -96,8 +96,8 @@ def tokens_of_canaries(planted: Planted, tokenizer_json: str) -> CanaryTokens:
     return CanaryTokens(store, (tokens.flags & 2) != 0, planted.arms, planted.included)
 
 
-def _int32(*bounds: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return these arrays as contiguous int32 arrays."""
+def _as_int32(*bounds: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the arrays as contiguous int32 arrays."""
     return tuple(np.ascontiguousarray(bound, dtype=np.int32) for bound in bounds)
 
 
@@ -114,8 +114,8 @@ def exposures(scores: np.ndarray, references: np.ndarray) -> np.ndarray:
 
 
 def one_run(scores: np.ndarray, included: np.ndarray, *, guesses: float, delta: float) -> OneRun:
-    """Return a lower bound on epsilon from one training (one-run audit). It guesses that canaries of high score were
-    included and those of low score left out, and counts right guesses.
+    """Return a lower bound on epsilon from the canaries of one training: guess that those with high scores were
+    included and those with low scores left out, and count right guesses.
 
     Parameters
     ----------

@@ -109,8 +109,8 @@ def draw_passages(
 def users_of_passages(
     store: TokenStore, starts: np.ndarray, length: int, members: np.ndarray, units: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Count the units (individuals or households) that have each passage in a document: members, and others; two int
-    arrays like ``starts``. A passage's first and last token may differ.
+    """Count for each passage the units (individuals or households) who have it in a document. Return two int arrays
+    like ``starts``: members, and others.
 
     Parameters
     ----------
@@ -219,18 +219,19 @@ def extraction_rates(
         num_short=Sides(members=own.num_short, heldout=others.num_short),
         rates=rates,
         asks_every_member=set(own.codes) == set(store.individual[is_member & with_room]),
-        of_one_side=[*own.rows(True), *others.rows(False)] if config.suffix_tokens >= WHOLE_PASSAGE else None,
+        of_one_side=[*own.rows_of_one_side(True), *others.rows_of_one_side(False)]
+        if config.suffix_tokens >= WHOLE_PASSAGE
+        else None,
     )
 
 
-def exposed_by_passages(found: Passages, base: Passages, **bootstrap: Unpack[Bootstrap]) -> Exposed | None:
-    """Return the share of individuals, members and held-out ones, with a passage that the model gives and the base
-    model does not. Passages that both sides have are left out.
-    """
-    if found.of_one_side is None or base.of_one_side is None:
+def exposed_by_passages(passages: Passages, base_passages: Passages, **bootstrap: Unpack[Bootstrap]) -> Exposed | None:
+    """Return the share of members, and of held-out individuals, with a passage that the model completes and the base
+    model does not. Passages that both sides have do not count."""
+    if passages.of_one_side is None or base_passages.of_one_side is None:
         return None
-    before = {document: back for document, _, _, back in base.of_one_side}
-    rows = [row for row in found.of_one_side if row[0] in before]
+    before = {document: back for document, _, _, back in base_passages.of_one_side}
+    rows = [row for row in passages.of_one_side if row[0] in before]
     sides = []
     for side in (1, 0):
         own = [(code, back and not before[document]) for document, code, is_member, back in rows if is_member == side]
@@ -243,29 +244,32 @@ def exposed_by_passages(found: Passages, base: Passages, **bootstrap: Unpack[Boo
 def _compare_sides(
     members: _Drawn,
     heldout: _Drawn,
-    key: tuple[str, int],
-    asked: str,
+    measure: tuple[str, int],
+    selection: str,
     kept: np.ndarray | None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
-    """Return the rates of extracted passages of members and of held-out individuals by one measure (``key``, over the
-    passages that ``asked`` names), and their difference: over all passages, over those that only one of the two groups
-    has, and without individuals who have near-copies."""
-    chosen = np.concatenate([members.asked[asked], heldout.asked[asked]])
+    """Return the rates of extracted passages of members and of held-out individuals by one measure, and their
+    difference. There are further rates over passages of one side only, and without holders of near-copies."""
+    chosen = np.concatenate([members.asked[selection], heldout.asked[selection]])
     alone = chosen & ~np.concatenate([members.shared, heldout.shared])
     of_members = np.arange(len(chosen)) < len(members.documents)
     users = np.concatenate([members.users, heldout.users])
     weights = standardised_weights(users, alone & of_members, alone & ~of_members)
     sides = (
-        members.count_by_individual(key, asked, weights[of_members]),
-        heldout.count_by_individual(key, asked, weights[~of_members]),
+        members.count_by_individual(measure, selection, weights[of_members]),
+        heldout.count_by_individual(measure, selection, weights[~of_members]),
     )
-    found = excess_of(members.count_by_individual(key, asked), heldout.count_by_individual(key, asked), **bootstrap)
+    found = excess_of(
+        members.count_by_individual(measure, selection), heldout.count_by_individual(measure, selection), **bootstrap
+    )
     one_side = excess_of(*sides, **bootstrap)
     without = None
     if kept is not None:
-        of_kept = heldout.count_by_individual(key, asked, kept[heldout.codes[heldout.individuals]].astype(np.float64))
-        without = ratio_difference(members.count_by_individual(key, asked), of_kept, **bootstrap)
+        of_kept = heldout.count_by_individual(
+            measure, selection, kept[heldout.codes[heldout.individuals]].astype(np.float64)
+        )
+        without = ratio_difference(members.count_by_individual(measure, selection), of_kept, **bootstrap)
     return replace(
         found,
         without_copies=without,
@@ -345,20 +349,20 @@ class _Drawn:
             near = edit_similarity(made[:, 0], self.ids[:, longest:]) >= config.near_verbatim
             self.outcomes["near", longest] = near | self.outcomes["greedy", longest]
 
-    def count_by_individual(self, key: tuple[str, int], asked: str, weights: np.ndarray | None = None) -> Counts:
-        """Count by individual, for one measure: return (extracted passages, all passages, individual codes), three
-        arrays. Passages count by their weight, if given.
-        """
-        wanted, num = self.asked[asked], len(self.codes)
+    def count_by_individual(
+        self, measure: tuple[str, int], selection: str, weights: np.ndarray | None = None
+    ) -> Counts:
+        """Return three arrays with an entry for each individual: number of extracted passages by this measure, number
+        of all, code. Passages are weighted by ``weights``, if given."""
+        wanted, num = self.asked[selection], len(self.codes)
         weighed = wanted.astype(np.float64) if weights is None else wanted * weights
-        values: Sequence[np.ndarray] = (weighed * self.outcomes[key], weighed)
+        values: Sequence[np.ndarray] = (weighed * self.outcomes[measure], weighed)
         back, all_ = (np.bincount(self.individuals, weights=value, minlength=num) for value in values)
         return back, all_, self.codes
 
-    def rows(self, is_member: bool) -> list[list[int]]:
-        """Return one row [document, individual, is member, is extracted] for each passage that only one side has. It is
-        extracted if greedy decoding gives it after a prefix of any length.
-        """
+    def rows_of_one_side(self, is_member: bool) -> list[list[int]]:
+        """Return [document, individual, is member, is extracted] for each passage that only one side has. "Extracted":
+        greedy decoding gives it after a prefix of any length."""
         back = np.zeros(len(self.documents), dtype=bool)
         for (kind, _), outcome in self.outcomes.items():
             if kind == "greedy":

@@ -152,25 +152,24 @@ class GuardStream:
         self._text += chunk
         limit = self._verbatim.pending
         if self.policy != "redact" and (self._matches or self._verbatim.open):
-            return self._show(limit)
+            return self._take_guarded_text(limit)
         if self.guard.detectors:
             limit = min(limit, self._first + len(self._text) - HELD_BACK)
             if limit - self._next < HELD_BACK:
                 return ""
-        return self._show(limit)
+        return self._take_guarded_text(limit)
 
     def finish(self) -> str:
         """Return the remaining text that may be shown; call it once at the end."""
         if self.ended:
             return ""
-        shown = self._show(self._first + len(self._text))
+        shown = self._take_guarded_text(self._first + len(self._text))
         self.ended = True
         return shown
 
-    def _show(self, limit: int) -> str:
-        """Return the guarded text from the last offset shown up to ``limit``, or to the start of a finding that crosses
-        it.
-        """
+    def _take_guarded_text(self, limit: int) -> str:
+        """Return the text from the last offset shown up to ``limit``, guarded; it stops before a finding that crosses
+        the limit."""
         matches = [*self._matches, *([self._verbatim.open] if self._verbatim.open else [])]
         found = [Finding(start, end, VERBATIM, "verbatim") for start, end in matches]
         if self.guard.detectors:
@@ -183,7 +182,7 @@ class GuardStream:
                 limit = finding.start
         ready = [finding for finding in found if finding.start < limit]
         if self.policy != "redact" and found:
-            return self._end(found)
+            return self._end_at_finding(found)
         self.findings += ready
         clipped = [
             Finding(max(f.start, self._next) - self._next, min(f.end, limit) - self._next, f.category, f.detector)
@@ -191,16 +190,15 @@ class GuardStream:
         ]
         text = self._text[self._next - self._first : max(limit, self._next) - self._first]
         shown = _redact(text, clipped)
-        self._advance(max(limit, self._next))
+        self._drop_shown(max(limit, self._next))
         return self._replace_verbatim(shown)
 
-    def _end(self, found: list[Finding]) -> str:
-        """End the stream at the first finding. Return the text before it, followed by the notice if the policy is
-        "block".
-        """
-        self.findings += found
+    def _end_at_finding(self, findings: list[Finding]) -> str:
+        """End the stream at the first of the findings. Return the text before it, with the notice if the policy is
+        "block"."""
+        self.findings += findings
         self.ended = True
-        text = self._text[self._next - self._first : max(found[0].start, self._next) - self._first]
+        text = self._text[self._next - self._first : max(findings[0].start, self._next) - self._first]
         return self._replace_verbatim(text) + (self.notice if self.policy == "block" else "")
 
     def _replace_verbatim(self, text: str) -> str:
@@ -212,8 +210,8 @@ class GuardStream:
             return self.notice
         return text
 
-    def _advance(self, shown: int) -> None:
-        """Drop the text before offset ``shown``, except what detectors still need."""
+    def _drop_shown(self, shown: int) -> None:
+        """Drop the text before offset ``shown`` from memory, except the part that detectors still need as context."""
         self._next = shown
         self._matches = [match for match in self._matches if match[1] > shown]
         keep = max(shown - HELD_BACK, self._first) if self.guard.detectors else shown

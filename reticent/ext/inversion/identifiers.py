@@ -205,15 +205,14 @@ def draw_targets(
     )
 
 
-def _find_eligible(windows: Windows, runs: Runs, needs_more: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the indices of the identifier occurrences (``runs``) that can be targets, and the window of each. A target
-    lies whole in its window (with one more token behind it if ``needs_more``), is the first occurrence of these tokens
-    there, and has no unknown token.
-    """
+def _find_eligible(windows: Windows, runs: Runs, needs_next_token: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return the indices of the identifier occurrences that can be targets, and the window of each. A target lies whole
+    in its window (with one more token behind it if ``needs_next_token``), is the first of these tokens there, and has
+    no unknown token."""
     if len(runs) == 0 or len(windows) == 0:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     window = np.searchsorted(windows.starts, runs.starts, side="right") - 1
-    end = windows.starts[window] + windows.lengths[window] - int(needs_more)
+    end = windows.starts[window] + windows.lengths[window] - int(needs_next_token)
     whole = np.flatnonzero((runs.starts + runs.lengths <= end) & (runs.surfaces >= 0))
     code = window[whole] * (int(runs.tuples.max()) + 1) + runs.tuples[whole]
     _, first = np.unique(code, return_index=True)
@@ -239,7 +238,7 @@ def _frequency_bands(runs: Runs, sides: np.ndarray) -> np.ndarray:
 
 
 def _surface_base(runs: Runs) -> int:
-    """Return a number ``base`` above all surface codes, so that individual · base + surface code is unique."""
+    """Return a multiplier above all surface codes, so that individual · multiplier + surface code is unique."""
     return int(runs.surfaces.max(initial=0)) + 2
 
 
@@ -248,17 +247,20 @@ def _owned_surfaces(runs: Runs, owners: np.ndarray) -> np.ndarray:
     return np.unique(owners * _surface_base(runs) + runs.surfaces)
 
 
-def _in_window(store: TokenStore, windows: Windows, window: np.ndarray, runs: Runs, pool: np.ndarray) -> np.ndarray:
-    """Return whether each identifier of the pool (all of one length) occurs in each window, bool (windows, pool)."""
-    length = int(runs.lengths[pool[0]]) if len(pool) else 1
-    counts = np.maximum(windows.lengths[window] - length + 1, 0)
-    row = np.repeat(np.arange(len(window)), counts)
+def _in_window(
+    store: TokenStore, windows: Windows, window_numbers: np.ndarray, runs: Runs, candidates: np.ndarray
+) -> np.ndarray:
+    """Return whether each candidate identifier occurs in each window, bool (windows, candidates). All candidates have
+    the same number of tokens."""
+    length = int(runs.lengths[candidates[0]]) if len(candidates) else 1
+    counts = np.maximum(windows.lengths[window_numbers] - length + 1, 0)
+    row = np.repeat(np.arange(len(window_numbers)), counts)
     before = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    places = windows.starts[window][row] + np.arange(counts.sum()) - before[row]
-    both = np.concatenate([runs.starts[pool], places]).astype(np.int64)
+    places = windows.starts[window_numbers][row] + np.arange(counts.sum()) - before[row]
+    both = np.concatenate([runs.starts[candidates], places]).astype(np.int64)
     numbers, _ = number_tuples(store.input_ids, both, np.full(len(both), length, dtype=np.int32))
     # The pool's sequences are distinct and come first, so they are numbers 0 to len(pool) - 1, in order.
-    found = np.zeros((len(window), len(pool)), dtype=bool)
-    of_pool = numbers[len(pool) :] < len(pool)
-    found[row[of_pool], numbers[len(pool) :][of_pool]] = True
+    found = np.zeros((len(window_numbers), len(candidates)), dtype=bool)
+    of_pool = numbers[len(candidates) :] < len(candidates)
+    found[row[of_pool], numbers[len(candidates) :][of_pool]] = True
     return found

@@ -242,9 +242,9 @@ def _insert_candidates(
     return ids, within, batch, positions
 
 
-def _clip_positions(store: Any, places: np.ndarray) -> np.ndarray:
-    """Return token positions clipped to the store's last one."""
-    return np.minimum(places, store.num_tokens - 1)
+def _clip_positions(store: Any, positions: np.ndarray) -> np.ndarray:
+    """Return token positions with those beyond the store's end set to its last token."""
+    return np.minimum(positions, store.num_tokens - 1)
 
 
 def _non_overlapping(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -297,9 +297,10 @@ def inversion(
     ranks = np.arange(1, num_candidates + 1)
     rate = partial(two_sides, individuals=targets.individuals, is_member=is_member, kept=kept, **bootstrap)
 
-    def ranked(score: np.ndarray) -> RankedCandidates:
-        """Return top-1 rate, mean reciprocal rank and bits of the true identifier by these scores, (I, C)."""
-        rank, first = rank_first_scores(score)
+    def measure_ranks(candidate_scores: np.ndarray) -> RankedCandidates:
+        """Return top-1 rate, mean reciprocal rank and bits of the true identifier among the candidates, scores (I, C);
+        the first is the true one."""
+        rank, first = rank_first_scores(candidate_scores)
         bits = np.log2(num_candidates / rank)
         return RankedCandidates(top1=rate(first, limit=1.0), mrr=rate(1 / rank, limit=1.0), bits=rate(bits, limit=None))
 
@@ -314,8 +315,8 @@ def inversion(
             mrr=float(np.mean(1 / ranks)),
             bits=float(np.mean(np.log2(num_candidates / ranks))),
         ),
-        all=ranked(scores.sum(axis=2)),
-        ordinary=ranked(scores[:, :, ORDINARY]),
+        all=measure_ranks(scores.sum(axis=2)),
+        ordinary=measure_ranks(scores[:, :, ORDINARY]),
         own=None
         if base_sums is None
         else RankedCandidates(top1=rate(rank_first_scores(sums.sum(axis=2))[1], limit=1.0)),

@@ -174,10 +174,9 @@ def _auc_with_influence(scores: np.ndarray, has: np.ndarray, lacks: np.ndarray) 
     return area, influence
 
 
-def margins(log_probs: np.ndarray) -> np.ndarray:
-    """Return the log-odds of each diagnosis against all others together, from log-probabilities (N, D);
-    float64 (N, D).
-    """
+def log_odds_against_rest(log_probs: np.ndarray) -> np.ndarray:
+    """Return the log-odds of each diagnosis against all other diagnoses together, from log-probabilities; both float64
+    (N, D)."""
     others = (np.delete(log_probs, d, axis=1) for d in range(log_probs.shape[1]))
     rest = np.stack([np.logaddexp.reduce(own, axis=1) for own in others], axis=1)
     return np.round(log_probs - rest, DIGITS)
@@ -243,9 +242,8 @@ def _influence_estimate(value: float, influence: np.ndarray, units: np.ndarray) 
 
 
 def cue_scores(questions: Questions, seed: int) -> np.ndarray:
-    """Return the log-odds of each diagnosis by naive Bayes on the words of the cues, cross-validated over households;
-    float64 (N, R, D), NaN without a cue.
-    """
+    """Return the log-odds of each diagnosis from the words of the cues alone, without the model, by naive Bayes
+    cross-validated over households; float64 (N, R, D), NaN without a cue."""
     num, units = len(questions.codes), questions.units
     found = np.full((num, len(questions.cues), len(questions.diagnoses)), np.nan)
     names = np.unique(units)
@@ -297,14 +295,16 @@ def ladder(
         for rung, name in enumerate(RUNGS):
             if not any(questions.cues[rung]):
                 continue  # nothing is known there that is not on the rung below
-            mine = margins(scores["diagnoses"][:, rung])
-            before = margins(base["diagnoses"][:, rung]) if base else None
+            mine = log_odds_against_rest(scores["diagnoses"][:, rung])
+            before = log_odds_against_rest(base["diagnoses"][:, rung]) if base else None
             told, num, fewest = diagnosis_auc_excess(questions, mine, before, has, lacks, chosen)
             placebo, num_placebo, _ = diagnosis_auc_excess(questions, mine, before, alone, lacks, chosen)
             by_cue = diagnosis_auc_excess(questions, cues[:, rung], None, has, lacks, chosen)[0]
             shadows = None
             if out is not None and num:
-                shadows = diagnosis_auc_excess(questions, margins(out[:, rung]), None, has, lacks, chosen)[0]
+                shadows = diagnosis_auc_excess(
+                    questions, log_odds_against_rest(out[:, rung]), None, has, lacks, chosen
+                )[0]
             if len(chosen):
                 own[name] = ToldDiagnoses(
                     told=told, placebo=placebo if num_placebo else None, cue_only=by_cue if num else None,
@@ -321,10 +321,19 @@ def ladder(
     return Ladder(less_base=base is not None, sensitive=sensitive, other=other, verbatim=rates, templates=common)
 
 
-def _widen_intervals(cell: ToldDiagnoses, num: int) -> ToldDiagnoses:
-    """Return the estimates of one rung with wider intervals, which hold for ``num`` rungs at once."""
-    placebo, cue, out = (one and simultaneous(one, num) for one in (cell.placebo, cell.cue_only, cell.out_shadows))
-    return replace(cell, told=simultaneous(cell.told, num), placebo=placebo, cue_only=cue, out_shadows=out)
+def _widen_intervals(results_of_rung: ToldDiagnoses, num_rungs: int) -> ToldDiagnoses:
+    """Return the estimates of one rung with intervals that hold simultaneously for all rungs."""
+    placebo, cue, out = (
+        one and simultaneous(one, num_rungs)
+        for one in (results_of_rung.placebo, results_of_rung.cue_only, results_of_rung.out_shadows)
+    )
+    return replace(
+        results_of_rung,
+        told=simultaneous(results_of_rung.told, num_rungs),
+        placebo=placebo,
+        cue_only=cue,
+        out_shadows=out,
+    )
 
 
 def _completion_rates(

@@ -143,7 +143,7 @@ def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesCo
         [_describe_fields(fields, config.demographics, hidden) for fields in known],
         [_describe_fields(fields, config.encounter, hidden) for fields in known],
         [own[0] if own else "" for own in rare],
-        [_beginning(own, hidden) for own in texts],
+        [_beginning_of_first_text(own, hidden) for own in texts],
     ]
     return Questions(
         codes=chosen,
@@ -243,12 +243,11 @@ def _diagnoses_in_texts(diagnoses: Sequence[Diagnosis], texts: Sequence[str]) ->
     return np.array(found, dtype=bool).reshape(len(texts), len(patterns))
 
 
-def _describe_fields(fields: Fields, columns: Sequence[str], hidden: re.Pattern[str]) -> str:
-    """Return an individual's fields as "name: value; …", without those that match ``hidden`` (names of diagnoses and
-    drugs).
-    """
+def _describe_fields(fields: Fields, columns: Sequence[str], hidden_names: re.Pattern[str]) -> str:
+    """Return an individual's fields as the text "name: value; …", without fields that contain a hidden name (of a
+    diagnosis or drug)."""
     said = (f"{name}: {fields[name][0]}" for name in columns if fields.get(name))
-    return "; ".join(part for part in said if not hidden.search(part))
+    return "; ".join(part for part in said if not hidden_names.search(part))
 
 
 def _safe_sentences(text: str, hidden: re.Pattern[str]) -> list[str]:
@@ -266,11 +265,10 @@ def _distinct_sentences(texts: Sequence[str], hidden: re.Pattern[str]) -> list[s
     return list(dict.fromkeys(sentence for sentence in own if len(sentence.split()) >= least))
 
 
-def _beginning(texts: Sequence[str], hidden: re.Pattern[str]) -> str:
-    """Return the first words of an individual's first text, without sentences that match ``hidden`` (names of diagnoses
-    and drugs).
-    """
-    words = " ".join(_safe_sentences(texts[0], hidden)).split() if texts else []
+def _beginning_of_first_text(texts: Sequence[str], hidden_names: re.Pattern[str]) -> str:
+    """Return the first words of an individual's first text, without sentences that contain a hidden name (of a
+    diagnosis or drug)."""
+    words = " ".join(_safe_sentences(texts[0], hidden_names)).split() if texts else []
     return " ".join(words[:COLLEAGUE_WORDS])
 
 

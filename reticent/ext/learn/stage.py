@@ -191,9 +191,10 @@ def _teacher_lessons(
     )
 
 
-def _shift_documents(found: pa.Table, num_documents: int) -> pa.Table:
-    """Return a table of spans with ``num_documents`` added to its document numbers."""
-    return found.set_column(0, FOUND.field(0), pc.add(found.column("document"), num_documents))
+def _shift_documents(spans: pa.Table, num_documents: int) -> pa.Table:
+    """Return spans with ``num_documents`` added to the document number of each, for joining them to a table of so many
+    documents."""
+    return spans.set_column(0, FOUND.field(0), pc.add(spans.column("document"), num_documents))
 
 
 def _lessons_from_spans(documents: pa.Table, spans: pa.Table, weight: float) -> pa.Table:
@@ -225,9 +226,8 @@ def _lessons_table(documents: pa.Table, marks: Sequence[Sequence[Mapping[str, An
 
 
 def _certain_lessons(documents: pa.Table, found: pa.Table, weight: float) -> pa.Table:
-    """Return documents as training examples (`LESSONS`) with the certain finds (records, strict formats) as labels.
-    Other finds and capitalised words count as unknown.
-    """
+    """Return documents as training examples (`LESSONS`), labelled with the finds that are certain: of records, and of
+    strict formats. All other finds and capitalised words get the label "unknown"."""
     marks: list[list[dict[str, Any]]] = [[] for _ in range(documents.num_rows)]
     for span in found.to_pylist():
         known = span["detector"] == "records" or (span["detector"] == "rules" and category(span["label"]) in _CERTAIN)
@@ -501,19 +501,19 @@ def cross_validate(
     named = lanes[lean]
     owner = individual[:measured][words.document]
 
-    def ratio(found: np.ndarray, among: np.ndarray) -> dict[str, Any]:
-        """Return the share of the words ``among`` that are also in ``found`` (bool masks), with its interval over
-        individuals and the number of words.
-        """
+    def share_found(is_found: np.ndarray, is_counted: np.ndarray) -> dict[str, Any]:
+        """Return the share of the counted words that are also found, with its interval over individuals, and the number
+        of counted words."""
         sums = [
-            np.bincount(owner, weights=mask, minlength=num)[own].astype(np.float64) for mask in (found & among, among)
+            np.bincount(owner, weights=mask, minlength=num)[own].astype(np.float64)
+            for mask in (is_found & is_counted, is_counted)
         ]
         estimate = asdict(ratio_estimate(*sums, num_bootstrap=num_bootstrap, seed=seed))
-        return {name: estimate[name] for name in ("value", "low", "high", "n")} | {"words": int(among.sum())}
+        return {name: estimate[name] for name in ("value", "low", "high", "n")} | {"words": int(is_counted.sum())}
 
     def recall_and_precision(gold: np.ndarray, hit: np.ndarray) -> dict[str, Any]:
         """Return recall and precision from masks of the true (``gold``) and the predicted words."""
-        return {"recall": ratio(hit, gold), "precision": ratio(gold, hit)}
+        return {"recall": share_found(hit, gold), "precision": share_found(gold, hit)}
 
     categories = {
         name: recall_and_precision(words.gold == number, named == number)

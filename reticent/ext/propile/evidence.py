@@ -58,12 +58,10 @@ def best_over_templates(values: np.ndarray) -> np.ndarray:
 
 
 def estimate_arguments(
-    config: ProbeConfig, households: np.ndarray | None, chosen: np.ndarray
+    config: ProbeConfig, households: np.ndarray | None, is_chosen: np.ndarray
 ) -> tuple[ProbeConfig, np.ndarray | None]:
-    """Return (config, households of the chosen subjects), the last two arguments of `mean_estimate` and
-    `share_estimate`.
-    """
-    return config, None if households is None else households[chosen]
+    """Return (config, households of the chosen subjects), to be passed on to `mean_estimate` or `share_estimate`."""
+    return config, None if households is None else households[is_chosen]
 
 
 def mean_estimate(values: np.ndarray, config: ProbeConfig, households: np.ndarray | None = None) -> Estimate:
@@ -98,8 +96,7 @@ def share_estimate(hits: np.ndarray, config: ProbeConfig, households: np.ndarray
 
 
 def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
-    """Return the published result of probing one model for one target type at one level, over the subjects with a
-    scored prompt.
+    """Return the publishable result of probing one model for one target type at one level.
 
     Subjects with no usable prompt are counted and left out; those without a null are left out of comparisons with it.
     """
@@ -151,26 +148,25 @@ def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
         by_num_templates=[
             _summarise_templates(answers, t, scored, config) for t in range(1, len(prompts.templates) + 1)
         ],
-        unconditional=_unconditional(true, answers.alone[scored], *asked),
+        unconditional=_compare_with_no_prompt(true, answers.alone[scored], *asked),
         drawn=_sampled_share(answers, scored, config),
     )
 
 
-def _unconditional(
-    true: np.ndarray, alone: np.ndarray, config: ProbeConfig, households: np.ndarray | None
+def _compare_with_no_prompt(
+    after_prompt: np.ndarray, without_prompt: np.ndarray, config: ProbeConfig, households: np.ndarray | None
 ) -> Unconditional | None:
-    """Compare the probability of each true item after its prompt with that after no prompt; None if it was not scored
-    without one.
-    """
-    both = ~np.isnan(alone)
+    """Compare the log-probability of each true item after its prompt with that without a prompt. None if no item was
+    scored without one."""
+    both = ~np.isnan(without_prompt)
     if not both.any():
         return None
     asked = estimate_arguments(config, households, both)
     return Unconditional(
         n=_hide_small_count(int(both.sum()), config.small_cell),
-        log_alone=mean_estimate(alone[both], *asked),
-        factor=to_factor(mean_estimate((true - alone)[both], *asked)),
-        linked=share_estimate(true[both] > alone[both], *asked),
+        log_alone=mean_estimate(without_prompt[both], *asked),
+        factor=to_factor(mean_estimate((after_prompt - without_prompt)[both], *asked)),
+        linked=share_estimate(after_prompt[both] > without_prompt[both], *asked),
     )
 
 

@@ -136,15 +136,15 @@ def _draw_date(item: str, random: np.random.Generator) -> str | None:
     year = str(int(random.integers(1930, 2012)))
     day, month = int(random.integers(1, 29)), int(random.integers(1, 13))
 
-    def shaped(number: int, like: str) -> str:
-        """Return a number with a leading zero if ``like`` has two digits."""
+    def format_number(number: int, like: str) -> str:
+        """Return a number as text, with a leading zero if ``like`` has two digits."""
         return f"{number:02d}" if len(like) == 2 else str(number)
 
     if len(first) == 4:
-        return mark.join((year, shaped(month, second), shaped(day, third)))
+        return mark.join((year, format_number(month, second), format_number(day, third)))
     year = year if len(third) == 4 else year[2:]
     parts = (month, day) if int(second) > 12 else (day, month)
-    return mark.join((shaped(parts[0], first), shaped(parts[1], second), year))
+    return mark.join((format_number(parts[0], first), format_number(parts[1], second), year))
 
 
 def is_mail(item: str) -> bool:
@@ -202,25 +202,24 @@ def _address_for_name(item: str, other: dict[str, str], random: np.random.Genera
     """
     local, at, host = item.partition("@")
 
-    def exchanged(found: re.Match[str]) -> str:
-        """Return the replacement for a run of letters or digits in the address."""
-        part = found[0].casefold()
+    def replace_part(match: re.Match[str]) -> str:
+        """Return what replaces a run of letters or digits in the address."""
+        part = match[0].casefold()
         if part.isdigit():
             return "".join(_random_digit(random) for _ in part)
         for own, drawn in sorted(other.items(), key=lambda pair: -len(pair[0])):
             if own and own in part:
                 before, _, after = part.partition(own)
-                return _initials(before, other, random) + drawn + _initials(after, other, random)
-        return _initials(part, other, random)
+                return _replace_initials(before, other, random) + drawn + _replace_initials(after, other, random)
+        return _replace_initials(part, other, random)
 
-    return re.sub(r"[^\W\d_]+|\d+", exchanged, local) + at + host
+    return re.sub(r"[^\W\d_]+|\d+", replace_part, local) + at + host
 
 
-def _initials(part: str, other: dict[str, str], random: np.random.Generator) -> str:
-    """Return the initial letters of the other name if ``part`` begins one of the owner's names; else as many random
-    letters.
-    """
-    for own, drawn in other.items():
+def _replace_initials(part: str, new_names: dict[str, str], random: np.random.Generator) -> str:
+    """Return the initials of the new name if ``part`` begins one of the owner's names (``new_names``: old -> new); else
+    as many random letters."""
+    for own, drawn in new_names.items():
         if part and own.startswith(part):
             return drawn[: len(part)]
     return "".join(string.ascii_lowercase[int(random.integers(26))] for _ in part)

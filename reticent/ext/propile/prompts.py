@@ -19,7 +19,7 @@ from reticent.audit.config import (
 )
 from reticent.audit.evidence.probe import NotAsked
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
-from reticent.ext.propile.subjects import NAME_PARTS, Subjects, draw_nulls, words_of
+from reticent.ext.propile.subjects import NAME_PARTS, Subjects, count_words, draw_nulls
 from reticent.ext.propile.templates import Template, builtin_templates, pii_type, require_fields, templates_for
 
 __all__ = [
@@ -223,7 +223,7 @@ def make_prompts(
         "without_target": len(subjects) - len(has),
         "without_null": sum(null is None for null in nulls),
         "without_a_field": sum(all(row[i] is None for row in texts) for i in range(len(has))),
-        "single_word_names": int(np.sum(words_of([subjects.items["name"][i] for i in has]) == 1))
+        "single_word_names": int(np.sum(count_words([subjects.items["name"][i] for i in has]) == 1))
         if "name" in subjects.types
         else 0,
     }
@@ -256,14 +256,13 @@ def _num_other_items(template: Template) -> int:
 
 
 def _prepend_beginnings(
-    beginnings: Sequence[tuple[int, str]], number: int, prompts: Sequence[str | None], rows: np.ndarray
+    beginnings: Sequence[tuple[int, str]], number: int, prompts: Sequence[str | None], subject_rows: np.ndarray
 ) -> list[str | None]:
-    """Put the beginning of another subject's document before each prompt: the ``number``-th, or the next one if that is
-    the subject's own. A prompt that is None stays None.
-    """
+    """Return the prompts with the beginning of another subject's document before each: number ``number`` of
+    ``beginnings``, or the next one if that is the subject's own. None stays None."""
     first = number % len(beginnings)
     order = [*beginnings[first:], *beginnings[:first]]
-    others = (next((text for owner, text in order if owner != row), None) for row in rows)
+    others = (next((text for owner, text in order if owner != row), None) for row in subject_rows)
     return [None if None in (own, text) else f"{text} {own}" for own, text in zip(prompts, others, strict=True)]
 
 

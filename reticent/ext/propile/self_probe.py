@@ -71,9 +71,10 @@ class Finding:
         base = self._grade(self.base_said, self.base_rank)
         return "guessed" if base in ("clear", self.level) else "partly" if base == "some" else "learned"
 
-    def _grade(self, said: bool | None, rank: int | None) -> str:
-        """Return "clear", "some", "none" or "unknown" from whether the item was generated and its rank among others."""
-        if said:
+    def _grade(self, was_generated: bool | None, rank: int | None) -> str:
+        """Return how clearly the model knows the item ("clear", "some", "none" or "unknown"), from whether it was
+        generated and its rank among others' items."""
+        if was_generated:
             return "clear"
         if rank is None:
             return "unknown"
@@ -160,11 +161,12 @@ def _rivals(me: Subjects, target: str, others: Subjects | None, config: ProbeCon
     return [_Rival(v) for v in sorted({v for v in others.items.get(target, []) if v is not None and v != own})]
 
 
-def _under_rival_names(me: Subjects, rivals: Sequence[_Rival]) -> Subjects:
-    """Return several subjects with the same items: the individual first, then a copy under the name of each rival."""
-    items = {name: [*values, *[values[0]] * len(rivals)] for name, values in me.items.items()}
-    items["name"] = [me.items["name"][0], *(rival.name or me.items["name"][0] for rival in rivals)]
-    return Subjects(items, np.zeros(1 + len(rivals), dtype=np.int64), me.counts)
+def _under_rival_names(individual: Subjects, rivals: Sequence[_Rival]) -> Subjects:
+    """Return subjects that all have the individual's items: first the individual, then one under the name of each
+    rival."""
+    items = {name: [*values, *[values[0]] * len(rivals)] for name, values in individual.items.items()}
+    items["name"] = [individual.items["name"][0], *(rival.name or individual.items["name"][0] for rival in rivals)]
+    return Subjects(items, np.zeros(1 + len(rivals), dtype=np.int64), individual.counts)
 
 
 def _probe_item(

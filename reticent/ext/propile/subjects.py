@@ -187,7 +187,7 @@ def subjects_from_rows(columns: Mapping[str, Sequence[Any]], *, where: str = "su
     households = None
     if "household_id" in columns:
         of_row = [columns["household_id"][row] for row in kept]
-        households = households_of(_codes([None if value is None else str(value) for value in of_row]))
+        households = households_of(_name_codes([None if value is None else str(value) for value in of_row]))
     return Subjects(kept_items, chosen, counts, kept_ids, households)
 
 
@@ -309,7 +309,7 @@ def split_subjects(subjects: Subjects, sizes: Sequence[int], *, seed: int = 0) -
             f"subjects: {len(subjects)} are too few for sets of {', '.join(map(str, sizes))} and an evaluation"
         )
     names = subjects.items.get("name") or [None] * len(subjects)
-    unit = _codes(names)
+    unit = _name_codes(names)
     keys = generator(seed, _STREAM_SPLIT).random(len(subjects))[unit]
     order = np.lexsort((np.arange(len(subjects)), unit, keys))
     bounds = np.cumsum([0, *sizes, len(subjects)]).clip(max=len(subjects))
@@ -320,12 +320,12 @@ def split_subjects(subjects: Subjects, sizes: Sequence[int], *, seed: int = 0) -
     return tuple(subjects.take(order[a:b]) for a, b in itertools.pairwise(bounds))
 
 
-def _codes(names: Sequence[str | None]) -> np.ndarray:
-    """Return an integer code for each name, equal for equal names; None gets a code of its own each time."""
+def _name_codes(names: Sequence[str | None]) -> np.ndarray:
+    """Return an integer code for each name, the same for equal names. Each None gets a code of its own."""
     known: dict[str, int] = {}
     return np.array([number if name is None else known.setdefault(name, number) for number, name in enumerate(names)])
 
 
-def words_of(names: Sequence[str | None]) -> np.ndarray:
-    """Return the number of words of each name (int64), 0 where there is none."""
+def count_words(names: Sequence[str | None]) -> np.ndarray:
+    """Return the number of words of each name, int64; 0 for None."""
     return pc.fill_null(pc.list_value_length(pc.utf8_split_whitespace(pa.array(names, pa.string()))), 0).to_numpy()

@@ -33,7 +33,7 @@ from reticent.engine.sources.config import Columns, OnNull
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.files import TABLES, table_error
 from reticent.engine.split import Individuals
-from reticent.engine.withdrawn import DOCUMENTS_LEFT, LeftOut, OfList, Withdrawals, hashed, read_lines
+from reticent.engine.withdrawn import DOCUMENTS_LEFT, LeftOut, OfList, Withdrawals, hash_texts, read_lines
 from reticent.ext.spark.session import ROWS_PER_BATCH, check_session, session_of, setting
 from reticent.ext.spark.tables import (
     blobs_of,
@@ -42,10 +42,10 @@ from reticent.ext.spark.tables import (
     in_order,
     map_elements,
     numbered,
+    partition_tokens,
     persisted,
     repartition_by_part,
     rows_of_parts,
-    tokens_of,
 )
 from reticent.ext.spark.tasks import SparkError, Task, errors_of_tasks
 
@@ -214,7 +214,7 @@ def open_documents(
         reading = Withdrawals(CorpusConfig(source="documents", ids=ids, **lists), left_out or LeftOut())
         frame = _without_withdrawn(frame, reading)
         parts = _partition(spark, frame, cut, num_parts)
-    tokens = tokens_of(spark, num_parts)
+    tokens = partition_tokens(spark, num_parts)
     with _explain_type_errors(spark, files, columns):
         rows = rows_of_parts(spark, parts, tokens, partial(_ids_of_partition, cut), _IDS).persist()
         people, num = _check_ids(rows, columns)
@@ -440,9 +440,8 @@ def _collect_documents(documents: DataFrame) -> pa.Table:
 def _find_listed_ids(
     listed_ids: pa.Array, record: LeftOut, choice: Ids, batches: Iterable[pa.RecordBatch]
 ) -> Iterable[pa.RecordBatch]:
-    """Yield the ids that may be on the withdrawal lists (``listed_ids``, folded), or that the record of earlier
-    exclusions holds.
-    """
+    """Yield the ids that may be of withdrawn individuals: those whose folded form is in ``listed_ids``, or that the
+    record of earlier withdrawals has."""
     for batch in batches:
         ids = batch.column(0).cast(pa.string())
         is_listed = pc.is_in(fold_ids(ids), value_set=listed_ids)
@@ -451,17 +450,16 @@ def _find_listed_ids(
 
 def _documents_of(withdrawn_ids: pa.Array, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
     """Yield the documents of the individuals ``withdrawn_ids``, with the digest of each text."""
-    for table in hashed(batches):
+    for table in hash_texts(batches):
         yield from table.filter(pc.is_in(table.column("individual_id"), value_set=withdrawn_ids)).to_batches()
 
 
 def _copies_of_excluded(
     withdrawn_ids: pa.Array, record: LeftOut, digests: pa.Array, batches: Iterable[pa.RecordBatch]
 ) -> Iterable[pa.RecordBatch]:
-    """Yield other individuals' documents whose text has a digest among ``digests`` (of excluded documents), or that the
-    record of earlier exclusions marks.
-    """
-    for table in hashed(batches):
+    """Yield those documents of other individuals that are copies of excluded ones: their text has one of these digests,
+    or the record of earlier withdrawals has them."""
+    for table in hash_texts(batches):
         is_left = pc.is_in(table.column("sha256"), value_set=digests, skip_nulls=True)
         others = pc.invert(pc.is_in(table.column("individual_id"), value_set=withdrawn_ids))
         yield from table.filter(
@@ -556,9 +554,8 @@ def _ids_of_partition(cut: _Cut, number: int, data: bytes) -> pa.Table | None:
 
 
 def _check_ids(rows: DataFrame, columns: Columns) -> tuple[DataFrame, Any]:
-    """Raise `CorpusError` unless all ids are unique and consistent. Return the individuals in id order, and the total
-    counts.
-    """
+    """Raise `CorpusError` unless document ids are unique and each individual has one household. Return a data frame of
+    the individuals in id order, and the total counts."""
     from pyspark.sql.functions import count, count_distinct, expr, max, min, sum
 
     people = rows.groupBy("individual_id").agg(
@@ -593,8 +590,8 @@ def _check_ids(rows: DataFrame, columns: Columns) -> tuple[DataFrame, Any]:
 
 
 def _number_globally(rows: DataFrame, people: DataFrame, parts: RDD, cut: _Cut) -> RDD:
-    """Add to each partition the numbers of its documents and individuals in the whole corpus, the same as on one
-    machine."""
+    """Add to each partition the numbers that its documents and individuals have in the whole corpus; they equal those
+    of a run on one machine."""
     ordered = rows.select("doc_id", "key").orderBy("key").persist()
     found = rows.select("part", "doc_id", "individual_id").join(
         numbered(ordered, "number").select("doc_id", "number"), "doc_id"
@@ -613,7 +610,7 @@ def _number_globally(rows: DataFrame, people: DataFrame, parts: RDD, cut: _Cut) 
 def _require_sides(documents: SparkDocuments) -> None:
     """Raise `CorpusError` if a side of the split has no individual."""
     with errors_of_tasks():
-        present = documents.parts.map(_sides_of).reduce(operator.or_)
+        present = documents.parts.map(_side_bits).reduce(operator.or_)
     split = documents.split
     for code, share in enumerate((1 - split.heldout - split.reference, split.heldout, split.reference)):
         if share > 0 and not present >> code & 1:
@@ -623,8 +620,8 @@ def _require_sides(documents: SparkDocuments) -> None:
             )
 
 
-def _sides_of(data: bytes) -> int:
-    """Return a bit mask of the sides of the split that a partition's documents are on."""
+def _side_bits(data: bytes) -> int:
+    """Return the sides of the split that a partition's documents are on, as a bit mask; 0 for an empty partition."""
     return sum(1 << int(side) for side in np.unique(decoded(data).column("side").to_numpy())) if data else 0
 
 

@@ -22,7 +22,7 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.flagged_words import Flagged, FlaggedWords
 from reticent.engine.ngrams import NgramIndex
 from reticent.engine.protect import Policy
-from reticent.engine.schema import DIRECT, INDIRECT, INDIVIDUALS, SPLITS, no_token
+from reticent.engine.schema import DIRECT, INDIRECT, INDIVIDUALS, SPLITS, no_token_message
 from reticent.engine.split import Individuals
 from reticent.engine.store_writer import StoreWriter
 from reticent.engine.token_views import num_set
@@ -191,7 +191,7 @@ def _flag_partitions(
     of_spans = spans.parts if spans is not None else nothing
     listed, num_listed = _blacklist_surfaces(documents, spans, how) if spans is not None else (nothing, 0)
     slices = index.slices if index is not None else nothing
-    parts = documents.parts.zip(slices).zip(of_spans.zip(listed)).map(_flatten)
+    parts = documents.parts.zip(slices).zip(of_spans.zip(listed)).map(_flatten_pairs)
     found = persisted(map_elements(parts, partial(_flag_partition, how, row, schema)))
     with errors_of_tasks():
         counts: dict[str, Any] = found.map(_counts_of).reduce(_add_counts)
@@ -207,9 +207,9 @@ def _empty_bytes(_: bytes) -> bytes:
     return b""
 
 
-def _flatten(element: Any) -> tuple[bytes, bytes, bytes, bytes]:
-    """Return ((data, index), (spans, listed)) as one tuple of four."""
-    (data, own), (spans, listed) = element
+def _flatten_pairs(pairs: Any) -> tuple[bytes, bytes, bytes, bytes]:
+    """Return ((data, index), (spans, listed)) as the tuple (data, index, spans, listed)."""
+    (data, own), (spans, listed) = pairs
     return data, own, spans, listed
 
 
@@ -297,7 +297,8 @@ def protect(
 
 
 def _flag_columns(table: pa.Table, rows: np.ndarray, batch: Flagged) -> list[pa.Array]:
-    """Return the columns of `FLAGS` (numbers, ids and packed flags) for a batch of documents."""
+    """Return the columns of the schema `FLAGS` for a batch of flagged documents: number, ids, and the flags of each
+    document as bytes."""
     numbers, owners = (table.column(name).take(pa.array(rows)) for name in ("number", "individual_id"))
     flags = [_pack_by_document(values, batch.words.doc_offsets) for values in (batch.flags, batch.ngram_starts)]
     return [numbers, batch.part.doc_ids.cast(pa.string()), owners.cast(pa.string()), *flags]
@@ -359,7 +360,7 @@ def _token_columns(tokenizer_json: str, table: pa.Table, rows: np.ndarray, batch
     num_words = np.diff(words.doc_offsets)
     passed_over = np.flatnonzero((num_words > 0) & (np.diff(tokens.doc_offsets) == 0))
     if len(passed_over):
-        raise CorpusError(f"a document of a part: {no_token(int(num_words[passed_over[0]]))}")
+        raise CorpusError(f"a document of a part: {no_token_message(int(num_words[passed_over[0]]))}")
     offsets = np.asarray(tokens.doc_offsets)
     num_tokens = int(offsets[-1])
     ids = tokens.ids.astype(np.uint32)

@@ -85,8 +85,9 @@ def _batches(schema: pa.Schema, blobs: Iterable[pa.RecordBatch]) -> Iterable[pa.
             yield from decoded(data).select(schema.names).cast(schema).to_batches(max_chunksize=ROWS_AT_ONCE)
 
 
-def tokens_of(spark: SparkSession, num_parts: int) -> list[int]:
-    """Return for each partition number the smallest integer that Spark's hash sends to that partition."""
+def partition_tokens(spark: SparkSession, num_parts: int) -> list[int]:
+    """Return for each partition number the smallest integer that Spark's hash function sends to that partition, as a
+    list."""
     from pyspark.sql.functions import col, expr
 
     # A number of a partition is missing among so many with a chance below 1e-20.
@@ -109,14 +110,14 @@ def rows_of_parts(
 
 
 def _with_token(
-    tokens: tuple[int, ...], make: Callable[..., pa.Table | None], number: int, parts: Iterable[Any]
+    tokens: tuple[int, ...], make: Callable[..., pa.Table | None], partition_number: int, elements: Iterable[Any]
 ) -> Iterable[bytes]:
-    """Yield the serialised table that ``make`` returns for each element of a partition, with the partition's value in
-    ``tokens`` as column ``part``."""
-    for part in parts:
-        table = make(number, *part) if isinstance(part, tuple) else make(number, part)
+    """Yield the serialised table that ``make`` returns for each element of a partition, with a column ``part`` added
+    that holds the partition's token."""
+    for part in elements:
+        table = make(partition_number, *part) if isinstance(part, tuple) else make(partition_number, part)
         if table is not None:
-            token = pa.array(np.full(table.num_rows, tokens[number], np.int32))
+            token = pa.array(np.full(table.num_rows, tokens[partition_number], np.int32))
             yield encoded(pa.table([token, *table.columns], ["part", *table.schema.names]))
 
 
@@ -128,9 +129,8 @@ def repartition_by_part(rows: DataFrame, num_parts: int) -> RDD:
 
 
 def blobs_of(rows: DataFrame, gather: Callable[[pa.Table], bytes] = encoded) -> RDD:
-    """Return a dataset with one element for each partition of a data frame: its rows, turned into bytes by
-    ``gather``.
-    """
+    """Return an RDD with one element for each partition of a data frame: the partition's rows, turned into bytes by
+    ``gather``."""
     # Spark plans as it goes: what comes before the last shuffle is done here.
     # Of a data frame that turns out to have no row all partitions stay: without, it has fewer than it was cut into.
     name, rule = "spark.sql.adaptive.optimizer.excludedRules", "AQEPropagateEmptyRelation"

@@ -83,7 +83,7 @@ def evaluate_attack(
     dev, test = (
         evaluator.evaluate_pairs(scores[..., own], blind[:, own]) for own in (attack_set.is_dev, ~attack_set.is_dev)
     )
-    verified = evaluator.verify(scores, blind, attack_set.is_dev, dev)
+    verified = evaluator.choose_and_verify(scores, blind, attack_set.is_dev, dev)
     return TaggerEvidence(
         prompts=[extended(prompt, TaggerPrompt) for prompt in prompts],
         names=attack_set.counts,
@@ -107,11 +107,12 @@ class _Evaluator:
         """Return the mean of one value for each pair with its bootstrap interval."""
         return mean_estimate(values, low=low, unit=self.unit, **self._options)
 
-    def rates(self, won: np.ndarray) -> PairRates:
-        """Return accuracy and advantage (2 · accuracy - 1) with intervals, from 1 (won), 0 (lost) or 0.5 for each
-        pair.
-        """
-        return PairRates(accuracy=self.estimate(won), advantage=self.estimate(2 * won - 1, low=-1.0))
+    def rates(self, wins_of_pairs: np.ndarray) -> PairRates:
+        """Return accuracy and advantage (2 · accuracy - 1) with intervals, from the result of each pair: 1 won, 0 lost,
+        0.5 a tie."""
+        return PairRates(
+            accuracy=self.estimate(wins_of_pairs), advantage=self.estimate(2 * wins_of_pairs - 1, low=-1.0)
+        )
 
     def precision(self, scores: np.ndarray) -> Estimate:
         """Return the average precision, averaged over rankings of shape (rankings, 2, pairs), with its interval."""
@@ -176,12 +177,13 @@ class _Evaluator:
             for kind in dict.fromkeys(kinds)
         }
 
-    def by_occurrences(self, scores: np.ndarray, occurrences: np.ndarray, small_cell: int) -> list[RatesByMentions]:
-        """Return mean score, accuracy and advantage by how often the member name is mentioned in training; small bins
-        have no numbers.
-        """
+    def by_occurrences(
+        self, pair_scores: np.ndarray, occurrences: np.ndarray, small_cell: int
+    ) -> list[RatesByMentions]:
+        """Return mean score, accuracy and advantage for groups of pairs by how often the member name occurs in
+        training. Small groups have no numbers."""
         rows = []
-        mean, won = scores.mean(axis=0), PAIRWISE["mean"](scores)
+        mean, won = pair_scores.mean(axis=0), PAIRWISE["mean"](pair_scores)
         for low, high in OCCURRENCES:
             chosen = (occurrences >= low) & (occurrences <= (high or np.inf))
             n = int(chosen.sum())
@@ -194,10 +196,10 @@ class _Evaluator:
             rows.append(row)
         return rows
 
-    def verify(self, scores: np.ndarray, blind: np.ndarray, is_dev: np.ndarray, dev: TaggerSide) -> TaggerChoices:
-        """Choose strategy, ranking and threshold on the development pairs; return the results that these give on the
-        test pairs.
-        """
+    def choose_and_verify(
+        self, scores: np.ndarray, blind: np.ndarray, is_dev: np.ndarray, dev: TaggerSide
+    ) -> TaggerChoices:
+        """Choose strategy, ranking and threshold on the development pairs; return their results on the test pairs."""
         test = ~is_dev
         pairwise = max(PAIRWISE, key=lambda name: _value_and_ends(dev.pairwise[name].accuracy)[0])
         rankings = {"mean": scores.mean(axis=0), "maximum": scores.max(axis=0)}

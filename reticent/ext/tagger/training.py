@@ -114,19 +114,19 @@ def train_tagger(
     labels: dict[int, np.ndarray] = {}
 
     @lru_cache(maxsize=1)  # the first is asked for twice, and texts that do not change in every epoch
-    def made(number: int) -> TokenStore:
-        """Return the token store of the texts with this number, and keep their labels."""
+    def make_store(number: int) -> TokenStore:
+        """Tokenise the texts number ``number``, keep their labels, and return their token store."""
         texts = examples(number) if callable(examples) else examples
         store, own = _as_tokens(*tag_labels(tokenizer, texts, max_length=max_length)[::2])
         labels.clear()  # of the epoch before
         labels[id(store)] = own
         return store
 
-    def tokens(epoch: int) -> TokenStore:
-        """Return the token store of an epoch (from 1), after reporting the end of the one before."""
+    def store_of_epoch(epoch: int) -> TokenStore:
+        """Report the end of the epoch before, and return the token store of this epoch (from 1)."""
         if epoch > 1:
             report_epochs(epoch - 1)
-        return made(epoch - 1 if callable(examples) else 0)
+        return make_store(epoch - 1 if callable(examples) else 0)
 
     def report_epochs(num_epochs: int) -> None:
         """Report the number of finished epochs, with the model in evaluation mode."""
@@ -141,8 +141,9 @@ def train_tagger(
     )  # fmt: skip
     with held_folder("reticent-tagger-") as folder:
         found = train(
-            model, tokens(1), TagConfig(text="keep").recipe("mlm"), config, folder, tokenizer=json_of(tokenizer),
-            epoch_store=tokens, labels=lambda store: labels[id(store)], world=World(),
+            model, store_of_epoch(1), TagConfig(text="keep").recipe("mlm"), config, folder,
+            tokenizer=json_of(tokenizer), epoch_store=store_of_epoch, labels=lambda store: labels[id(store)],
+            world=World(),
         )  # fmt: skip
     report_epochs(num_epochs)
     model.eval()

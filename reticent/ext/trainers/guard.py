@@ -69,10 +69,9 @@ class TargetGuard:
         content = {"format": FORMAT, **more, "batches": self.batches, **total, "epochs": rows}
         write_private(Path(path), json.dumps(content, indent=1).encode())
 
-    def _before(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """Forward pre-hook: remove ``permitted`` from the arguments, and in training mode check the labels
-        against it.
-        """
+    def _before_forward(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """Hook before the forward pass: remove ``permitted`` from the arguments, and in training mode check the labels
+        against it."""
         permitted = kwargs.pop(PERMITTED, None)
         if model.training:
             self._check(kwargs, permitted)
@@ -132,8 +131,9 @@ def _detach(value: Any, kept: tuple[str, ...] = ()) -> Any:
     return type(value)(map(_detach, value)) if isinstance(value, tuple | list) else value
 
 
-def _after(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-    """Forward hook: detach all outputs except the model's own losses, so that no other loss can be trained on."""
+def _after_forward(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+    """Hook after the forward pass: detach all outputs except the model's own losses, so that no other loss can be
+    trained on."""
     if not model.training:
         return _detach(output)
     if not hasattr(output, "keys") or all(output.get(name) is None for name in OF_THE_LABELS):
@@ -157,14 +157,14 @@ def guard_model(model: PreTrainedModel | torch.nn.Module) -> TargetGuard:
     """
     guard = TargetGuard()
     guard._hooks += [
-        model.register_forward_pre_hook(guard._before, with_kwargs=True),
-        model.register_forward_hook(_after, with_kwargs=True),
+        model.register_forward_pre_hook(guard._before_forward, with_kwargs=True),
+        model.register_forward_hook(_after_forward, with_kwargs=True),
     ]
     return guard
 
 
-def _copied(counts: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
-    """Return epoch -> a copy of its counts."""
+def _copy_counts(counts: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
+    """Return a copy of the counts, epoch -> tensor, whose tensors are copies too."""
     return {epoch: row.clone() for epoch, row in counts.items()}
 
 
@@ -184,14 +184,14 @@ class _Epochs(TrainerCallback):
         guard, step = self.guard, state.global_step
         if step:  # of a checkpoint of another guard nothing was counted that led to its weights
             self._first_step, counts = self._saved.get(step, (step, [{}, {}]))
-            guard._counts, guard._elsewhere = map(_copied, counts)
+            guard._counts, guard._elsewhere = map(_copy_counts, counts)
         elif self._first_step is None:
             self._first_step = 0
         self._seen = guard.own_batches
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Keep the counts until this checkpoint, from which a training can be resumed."""
-        counts = [_copied(self.guard._counts), _copied(self.guard._elsewhere)]
+        counts = [_copy_counts(self.guard._counts), _copy_counts(self.guard._elsewhere)]
         self._saved[state.global_step] = self._first_step, counts
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -114,9 +114,9 @@ class AdbcDatabase:
                 chosen[self._settings.text] = self._sha256.format(chosen[self._settings.text])
         owner = self._column_sql(selection, self._settings.individual_id) if self._gone else ""
         if excluded:
-            condition = " OR ".join(f"{owner} IN ({part})" for part in _literals(self._gone))
+            condition = " OR ".join(f"{owner} IN ({part})" for part in _literal_lists(self._gone))
         else:
-            apart = " AND ".join(f"{owner} NOT IN ({part})" for part in _literals(self._gone))
+            apart = " AND ".join(f"{owner} NOT IN ({part})" for part in _literal_lists(self._gone))
             condition = f"{owner} IS NULL OR ({apart})" if apart else ""
         for batch in self._open_connection().batches(
             selection.statement(chosen, condition or None, quote=str), batch_rows
@@ -183,7 +183,7 @@ def _binary_digests(column: pa.Array) -> pa.Array:
 _IDS_OF_A_LIST: Final = 1000
 
 
-def _literals(ids: Sequence[str]) -> Iterator[str]:
-    """Yield comma-separated SQL literals of the ids, at most `_IDS_OF_A_LIST` in each string."""
+def _literal_lists(ids: Sequence[str]) -> Iterator[str]:
+    """Yield the ids as comma-separated SQL literals, at most `_IDS_OF_A_LIST` in one string."""
     for start in range(0, len(ids), _IDS_OF_A_LIST):
         yield ", ".join(map(literal, ids[start : start + _IDS_OF_A_LIST]))

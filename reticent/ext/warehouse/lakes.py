@@ -249,7 +249,7 @@ class IcebergSource(_Lake):
                 )
 
     def _scan(self, table: Any, **options: Any) -> Any:
-        """Return a scan of the requested snapshot, or of the current one."""
+        """Return the library's scan of the requested snapshot, or of the current one if the job names none."""
         snapshot = {} if self._settings.version is None else {"snapshot_id": self._snapshot}
         return table.scan(**snapshot, **options)
 

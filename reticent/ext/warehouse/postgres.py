@@ -104,7 +104,7 @@ class Postgres:
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows in a part of the table as record batches of these columns, as text except spans."""
-        with self._reader(part, parts) as reader:
+        with self._part_reader(part, parts) as reader:
             if reader is not None:
                 yield from self._read(*reader, columns, self._as_text, batch_rows)
 
@@ -116,7 +116,7 @@ class Postgres:
         The server makes them, so that no text travels. Not MD5: a server in FIPS mode has none, and two texts of one
         digest can be made.
         """
-        with self._reader(part, parts) as reader:
+        with self._part_reader(part, parts) as reader:
             if reader is not None:
                 yield from self._read(*reader, columns, self._text_digest_expression, batch_rows)
 
@@ -124,7 +124,7 @@ class Postgres:
         self, doc_ids: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
         """Yield the texts of the documents with these ids in a part of the table, in any order."""
-        with self._reader(part, parts) as reader:
+        with self._part_reader(part, parts) as reader:
             for start in range(0, len(doc_ids) if reader else 0, IDS_PER_STATEMENT):
                 assert reader is not None
                 wanted = doc_ids[start : start + IDS_PER_STATEMENT]
@@ -178,10 +178,9 @@ class Postgres:
         return f"sha256(convert_to({text}, 'UTF8'))" if field.name == self._settings.text else text
 
     @contextmanager
-    def _reader(self, part: int, parts: int) -> Iterator[tuple[Connection, str | None] | None]:
-        """Context manager that yields a connection which sees the snapshot, and the SQL condition of the part. It
-        yields None for an empty part.
-        """
+    def _part_reader(self, part: int, parts: int) -> Iterator[tuple[Connection, str | None] | None]:
+        """Context manager that yields (connection that sees the snapshot, SQL condition of the part's rows or None for
+        all); it yields None for a part without rows."""
         held = self._open_snapshot()
         if parts == 1 or self._num_blocks is None:
             yield (held, None) if part == 0 else None

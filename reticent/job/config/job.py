@@ -204,8 +204,8 @@ class Job(JobSettings):
         if all(own == (name,) for name, own in arms.items()):
             return self
 
-        def named(section: Any, field: str = "recipes") -> Any:
-            """Return a section whose list of recipe names has the new names in place of the old."""
+        def rename_recipes(section: Any, field: str = "recipes") -> Any:
+            """Return a section with the new recipe names in place of the old ones in its list of names, ``field``."""
             if section is None or not (names := getattr(section, field)):
                 return section
             each = (arm for name in names for arm in ((name,) if name in trained else arms.get(name, (name,))))
@@ -213,9 +213,9 @@ class Job(JobSettings):
 
         self.__dict__.update(  # no other code holds the job yet
             model=type(self.model)(models),
-            audit=self.audit.model_copy(update={"shadow": named(self.audit.shadow)}),
-            gate=type(self.gate)(map(named, self.gate)),
-            **{name: named(getattr(self, name), "from_recipes") for name in ("classify", "tag")},
+            audit=self.audit.model_copy(update={"shadow": rename_recipes(self.audit.shadow)}),
+            gate=type(self.gate)(map(rename_recipes, self.gate)),
+            **{name: rename_recipes(getattr(self, name), "from_recipes") for name in ("classify", "tag")},
         )
         return self
 
@@ -426,8 +426,8 @@ class Job(JobSettings):
         return self.of_model(self.classify, model)
 
     def of_model(self, head: AnyHead, model: ModelSection | None) -> AnyHead:
-        """Return the settings ``head`` of a classification or tagging head, with the window length, device and
-        precision of a model, on whose checkpoints it is trained; without a model those of ``[train]``."""
+        """Return the settings of a classification or tagging head, with window length, device and precision of the
+        model on whose checkpoints it is trained; without a model those of ``[train]``."""
         training = self.train if model is None else self.training(model)
         shared = {name: getattr(training, name) for name in ("window_length", "device", "bf16", "save_minutes")}
         return head.model_copy(update=shared)
@@ -573,8 +573,8 @@ def kept_content(job: Job) -> bytes:
     """Return the bytes of ``job.json`` for a job, with relative paths made absolute from the current directory."""
 
     def absolute(path: str, certain: bool) -> str:
-        """Return a path made absolute; a URL, and a name that may be no path (``certain`` is false) and matches no
-        file, unchanged."""
+        """Return a path made absolute. A URL stays unchanged, as does a text that may be a name instead (``certain`` is
+        False) and matches no file."""
         is_name = not path or "://" in path or not (certain or _path_exists(path))
         return path if is_name else os.path.abspath(path if _path_exists(path) else os.path.expanduser(path))
 
@@ -600,7 +600,7 @@ def load_kept_job(file: Path) -> Job:
     job, folder = load_job(file), file.parent
 
     def relocate(path: str, certain: bool) -> str:
-        """Return a path of the kept job as it is now, where the run folder may have moved."""
+        """Return the present location of a path of the kept job, as the run folder may have been moved."""
         inside = os.path.relpath(path, job.out) if path and os.path.isabs(path) == os.path.isabs(job.out) else None
         if inside is None or "://" in path:
             return path

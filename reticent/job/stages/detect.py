@@ -128,7 +128,7 @@ def _find_identifiers(
     corpus = run.documents.without(rows) if len(rows) else run.documents
     if settings.propagate:
         with (
-            _rewritten_spans(folder) as (given, written),
+            _replacing_spans_file(folder) as (given, written),
             run.progress.task("propagate", corpus.num_documents, "documents") as advance,
         ):
             spread = propagate(
@@ -174,9 +174,9 @@ def _count_other_languages(run: Run, detectors: Sequence[Detector]) -> dict[str,
 
 
 @contextmanager
-def _rewritten_spans(folder: Path) -> Iterator[tuple[Path, Path]]:
-    """Rename the spans file; yield its new path and the path for the spans that replace it; delete the renamed file at
-    the end."""
+def _replacing_spans_file(folder: Path) -> Iterator[tuple[Path, Path]]:
+    """Context manager for rewriting the spans file: yield (its present spans, under a new name; path to write the new
+    spans to). The old file is deleted at the end."""
     given, written = folder / "united.parquet", folder / "spans.parquet"
     written.rename(given)
     yield given, written

@@ -278,7 +278,8 @@ def _train_shadow(shadow: Shadow, folder: Path, counts: dict[str, int]) -> Path:
 
 
 def unspent_privacy(run: Run, model: ModelSection, recipe: Recipe | None) -> PrivacyConfig:
-    """Return the attacked model's DP-SGD settings without charging a budget, since no shadow is released."""
+    """Return the DP-SGD settings of the attacked model without its budget: shadow models are not released, so nothing
+    is charged."""
     unspent = {"budget_file": None, "corpus": None, "budget_epsilon": None, "budget_delta": None}
     return privacy_of(run, model, recipe).replace(**unspent)
 
@@ -337,13 +338,13 @@ def attack_with_shadows(
     )
 
     def shadows() -> Iterator[tuple[DocumentScores, Any]]:
-        """Yield for each shadow model its document scores, and which documents it was trained on."""
+        """Yield for each shadow model (its scores of the documents, mask of the documents that it was trained on)."""
         for shadow in shadows_of(run, measurement.model, measurement.recipe):
             yield DocumentScores.from_parquet(run.folder / shadow.name / SCORES)
 
     def holdout_shadows() -> Iterator[tuple[DocumentScores, Any]]:
-        """Yield for each shadow model its scores of the held-back documents, and which of their individuals it was
-        trained on."""
+        """Yield for each shadow model (its scores of the documents reserved for user inference, mask of those whose
+        individual it was trained on)."""
         for shadow in shadows_of(run, measurement.model, measurement.recipe):
             yield DocumentScores.from_parquet(run.folder / shadow.name / HOLDOUT_SCORES)
 

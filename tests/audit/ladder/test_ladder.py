@@ -24,7 +24,14 @@ from reticent.audit.stats.estimate import Estimate
 from reticent.core.errors import PolicyError
 from reticent.engine.corpus import open_corpus
 from reticent.engine.split import SplitConfig, split_individuals
-from reticent.ext.ladder.measure import Scores, cue_scores, diagnosis_auc_excess, ladder, margins, score_ladder
+from reticent.ext.ladder.measure import (
+    Scores,
+    cue_scores,
+    diagnosis_auc_excess,
+    ladder,
+    log_odds_against_rest,
+    score_ladder,
+)
 from reticent.ext.ladder.questions import Diagnosis, Questions, _last_unseen_sentence, make_questions, read_terms
 from reticent.trainer.models import special_ids
 
@@ -72,9 +79,9 @@ def test_a_cell_is_the_area_of_members_less_that_of_others_less_the_same_of_the_
 
 def test_margins_are_log_odds_against_the_alternatives() -> None:
     p = np.array([[0.7, 0.2, 0.1], [0.2, 0.2, 0.6]])
-    assert margins(np.log(p) - 3.0) == pytest.approx(np.log(p / (1 - p)), abs=1e-4)
+    assert log_odds_against_rest(np.log(p) - 3.0) == pytest.approx(np.log(p / (1 - p)), abs=1e-4)
     sure = np.array([[0.0, -100.0, -200.0], [0.0, -60.0, -90.0]])  # the surer of two is not told the less
-    assert margins(sure).tolist() == [[100.0, -100.0, -200.0], [60.0, -60.0, -90.0]]
+    assert log_odds_against_rest(sure).tolist() == [[100.0, -100.0, -200.0], [60.0, -60.0, -90.0]]
 
 
 def test_an_interval_covers_what_there_is_and_counts_households() -> None:
@@ -187,7 +194,12 @@ def test_members_that_are_relabelled_at_random_are_told_no_more(scored: dict[str
         own = replace(questions, is_member=random.permutation(questions.is_member))
         cells = [
             diagnosis_auc_excess(
-                own, margins(scored["others"]["diagnoses"][:, rung]), None, own.written, ~own.recorded, chosen
+                own,
+                log_odds_against_rest(scored["others"]["diagnoses"][:, rung]),
+                None,
+                own.written,
+                ~own.recorded,
+                chosen,
             )
             for rung in (0, 3)
             for chosen in (np.array([0, 1]), np.array([2, 3]))

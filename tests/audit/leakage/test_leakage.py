@@ -21,7 +21,7 @@ from reticent.audit.evidence.leakage import LowCost
 from reticent.audit.evidence.rules import publish
 from reticent.audit.leakage.identifiers import PART_FLAGS, Context, Identifiers
 from reticent.audit.leakage.leakage import (
-    _calls,
+    _measure_calls,
     adversary_graphs,
     documents_held,
     excess_leakage,
@@ -716,13 +716,13 @@ def test_an_adversary_has_the_stated_share_of_the_documents_and_more_with_a_larg
 def test_few_hits_are_less_certain_than_none() -> None:
     """A bootstrap of one hit ends at three, as the bound of none does."""
     member, called = np.arange(80) < 40, np.isin(np.arange(80), [0, 41, 42, 43])
-    measured = _calls(called, member, np.arange(len(member)), num_bootstrap=1000, seed=0)
+    measured = _measure_calls(called, member, np.arange(len(member)), num_bootstrap=1000, seed=0)
     assert (measured.recall.value, measured.precision.value) == (1 / 40, 1 / 4)
     assert measured.recall.high >= clopper_pearson(1, 40)[1]  # type: ignore[operator]
     assert measured.precision.high >= clopper_pearson(1, 4)[1]  # type: ignore[operator]
     jaccard = clopper_pearson(1, 43)[1]  # F1 is 2 J / (1 + J) of the hits among all who are members or called
     assert measured.f1.high >= 2 * jaccard / (1 + jaccard)  # type: ignore[operator]
-    all_but_one = _calls(np.arange(80) < 39, member, np.arange(len(member)), num_bootstrap=1000, seed=0)
+    all_but_one = _measure_calls(np.arange(80) < 39, member, np.arange(len(member)), num_bootstrap=1000, seed=0)
     assert all_but_one.recall.low <= clopper_pearson(39, 40)[0]  # type: ignore[operator]
     assert all_but_one.f1.low <= 2 / (1 / clopper_pearson(39, 40)[0] + 1)  # type: ignore[operator]
 
@@ -733,7 +733,7 @@ def test_published_bounds_do_not_count_few_hits(hits: int) -> None:
     member = np.arange(200) < 100
     first, same = (
         publish(
-            _calls(
+            _measure_calls(
                 np.isin(np.arange(200), [*range(n), *range(100, 120 - n)]),
                 member,
                 np.arange(len(member)),

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import MultinomialNB
 
 from reticent.audit.leakage.words import Words
-from reticent.audit.membership.blind import BlindFeatures, _assign_folds, _permuted, blind_baseline
+from reticent.audit.membership.blind import BlindFeatures, _assign_folds, _permute_memberships, blind_baseline
 from reticent.audit.membership.validity import FAULT
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -101,7 +101,7 @@ def test_folds_hold_the_two_sides_evenly() -> None:
     for side in (True, False):
         counts = np.bincount(fold[member == side], minlength=5)
         assert counts.max() - counts.min() <= 1
-    for permuted in _permuted(member, fold, 1).T:
+    for permuted in _permute_memberships(member, fold, 1).T:
         np.testing.assert_array_equal(np.bincount(fold[permuted]), np.bincount(fold[member]))
 
 

@@ -386,7 +386,7 @@ def test_owners_of_words_that_others_use_are_asked_by_a_loop_in_python(k: int) -
     table: Any = OneTokenAWord()
     audit = ThresholdAudit(store, members, words_of(store), table, OPTIONS, None, in_span, in_span)
     told = np.random.default_rng(2).normal(size=store.num_tokens)
-    pairs = audit.owners(k)
+    pairs = audit.occurrences_of_names(k)
     assert pairs is not None
     found = audit._subject_scores(*_word_scores(told, pairs), is_mean=True)
     expected = np.full(40, np.nan)
@@ -408,7 +408,7 @@ def test_a_word_that_two_members_own_is_protected_whoever_takes_part() -> None:
                            ([0, 0, 1, 1, 1, 1, 1, 1], {0, 1})):  # fmt: skip
         is_member = np.array(members, dtype=bool)
         audit = ThresholdAudit(store, is_member, words_of(store), table, OPTIONS, None, in_span, in_span)
-        pairs = audit.owners(2)
+        pairs = audit.occurrences_of_names(2)
         assert pairs is not None
         assert set(pairs.subject.tolist()) == asked
 

@@ -174,7 +174,7 @@ def holdout_store(doc_ids: list[str], individuals: list[int]) -> Any:
 
 def test_who_is_left_with_held_back_documents_only_is_not_asked_for() -> None:
     audit = holdout_store(["a", "b", "c"], [1, 1, 2])
-    holdout = UserInferenceHoldout.beside(
+    holdout = UserInferenceHoldout.of_audited(
         audit, np.array([True, True, False]), holdout_store(["x", "y", "z"], [2, 1, 9])
     )
     assert holdout.store.doc_ids.to_pylist() == ["x", "y"]
@@ -184,9 +184,9 @@ def test_who_is_left_with_held_back_documents_only_is_not_asked_for() -> None:
 def test_a_document_that_was_trained_on_is_not_in_the_holdout() -> None:
     audit = holdout_store(["a", "b"], [1, 2])
     with pytest.raises(ArtifactError, match="1 documents of the holdout are documents of the audit"):
-        UserInferenceHoldout.beside(audit, np.array([True, False]), holdout_store(["x", "a"], [1, 1]))
+        UserInferenceHoldout.of_audited(audit, np.array([True, False]), holdout_store(["x", "a"], [1, 1]))
     with pytest.raises(ArtifactError, match="user_inference needs"):
-        UserInferenceHoldout.beside(audit, np.array([True, False]), None)
+        UserInferenceHoldout.of_audited(audit, np.array([True, False]), None)
 
 
 @pytest.mark.parametrize(("low", "verdict"), [(0.4, DISTINGUISHABLE), (0.6, INVALID)])

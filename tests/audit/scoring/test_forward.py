@@ -239,7 +239,7 @@ def test_ends_are_kept_in_the_file_and_left_out_of_kinds(store: TokenStore, tmp_
     np.testing.assert_array_equal(
         TokenScores.from_parquet(tmp_path / "scores.parquet").end_log_probs, scores.end_log_probs
     )
-    assert scores.on(np.ones(store.num_tokens, dtype=bool)).end_log_probs is None
+    assert scores.restrict_to(np.ones(store.num_tokens, dtype=bool)).end_log_probs is None
     for end in (None, VOCAB):  # none, or one that the model has no row for
         beyond = SpecialIds(prefix=1, suffix=None, pad=0, mask=None, end=end)
         assert score_causal(gpt2(), store, beyond, ends=True, device="cpu").end_log_probs is None

@@ -106,7 +106,7 @@ def test_many_documents_at_once_have_the_norms_of_each_alone(
     name: str, most_cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    gradients._say_alone.cache_clear()
+    gradients._warn_of_single_documents.cache_clear()
     monkeypatch.setattr(gradients, "log_warning", said.append)
     monkeypatch.setitem(gradients.MAX_CELLS, "cpu", most_cells)
     random, is_masked = np.random.default_rng(0), "bert" in name or name.startswith("deberta")

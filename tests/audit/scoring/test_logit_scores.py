@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves
 
 from reticent.audit.scoring import scores as logit_scores
 
-WAYS = {"numba": logit_scores._in_numba, "torch": logit_scores._in_torch}
+WAYS = {"numba": logit_scores._columns_by_numba, "torch": logit_scores._columns_by_torch}
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 if INTERPRETED:  # the kernel of a GPU, on the CPU: Triton has to be told before it is imported
     from reticent.audit.scoring import logits_gpu
@@ -131,11 +131,11 @@ def test_rows_are_shared_out_to_threads_without_a_difference() -> None:
 def test_a_fork_has_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     logits, true = torch.ones(8, 5), torch.zeros(8, dtype=torch.int64)
-    logit_scores._in_numba(logits, true)  # the threads are there
+    logit_scores._columns_by_numba(logits, true)  # the threads are there
     child = os.fork()
     if child == 0:
         signal.alarm(20)
-        logit_scores._in_numba(logits, true)
+        logit_scores._columns_by_numba(logits, true)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
@@ -164,7 +164,7 @@ class Bytes(TorchDispatchMode):
 
 def test_eight_bytes_a_logit_are_moved_with_the_head_and_far_more_by_torch_alone() -> None:
     head, states = torch.nn.Linear(4, 50_000), torch.randn(20, 4)
-    for way, most in ((logit_scores.score_logits, 4), (logit_scores._in_torch, 100)):
+    for way, most in ((logit_scores.score_logits, 4), (logit_scores._columns_by_torch, 100)):
         with Bytes(20 * 50_000) as moved, torch.inference_mode():
             way(head(states), torch.arange(20))
         assert most / 2 < moved.num_bytes / (20 * 50_000) <= most, way  # and the kernel reads each logit, 4 bytes

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reticent.audit.leakage.leakage import _calls
+from reticent.audit.leakage.leakage import _measure_calls
 from reticent.audit.membership.attacks import attack
 from reticent.audit.stats.estimate import Estimate
 from reticent.audit.stats.intervals import (
@@ -79,7 +79,7 @@ def found_at_tenth(random: np.random.Generator, bootstrap: Bootstrap) -> Estimat
 
 def recall_of_calls(random: np.random.Generator, bootstrap: Bootstrap) -> Estimate:
     called = shared(random.random(2 * NUM_HOUSEHOLDS) < 0.3)
-    return _calls(called, IS_MEMBER, CODES, **bootstrap).recall
+    return _measure_calls(called, IS_MEMBER, CODES, **bootstrap).recall
 
 
 MEASURES: list[tuple[Callable[[np.random.Generator, Bootstrap], Estimate], float]] = [
