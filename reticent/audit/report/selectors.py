@@ -78,8 +78,7 @@ class Group:
         if not self.number:
             return t("common.name_what", name=where, what=what)
         if in_two_lines:
-            return f"{t('common.name_what', name=where, what=self.short_name)}
-{what}"
+            return f"{t('common.name_what', name=where, what=self.short_name)}\n{what}"
         return t("common.where_model_what", where=where, model=self.model, what=what)
 
     def _named(self, t: Texts, title: str, name: str | None) -> str:
