@@ -180,7 +180,9 @@ def _draw_bars_by_n(rows: Sequence[IdentifiersByLength], what: Literal["distinct
     for side, (kind, of, look) in enumerate(KINDS):
         x = np.array([row.n + (side - 0.5) * 0.38 for row in rows])
         counts = [of(row).occurrences if counts_all else of(row).distinct for row in rows]
-        bar = axis.bar(x, [count or 0 for count in counts], width=0.36, color=LOOKS[look].light, label=t.evidence(kind))
+        bar = axis.bar(
+            x, [count or 0 for count in counts], width=0.36, color=LOOKS[look].light, label=t(f"plots.by_n.{kind}")
+        )
         few = [t("plots.few") if count is None else "" for count in counts]  # withheld, which is not none
         axis.bar_label(bar, few, fontsize=7.5, color=SOFT, padding=1)
         if counts_all:
@@ -202,8 +204,8 @@ def _draw_bars_by_n(rows: Sequence[IdentifiersByLength], what: Literal["distinct
 
 def _counts_sentence(kind: str, counts: Sequence[str], rows: Sequence[IdentifiersByLength], t: Texts) -> str:
     """Return one kind's numbers of n-grams by n, given as texts (``counts``), as a sentence for an alternative text."""
-    numbers = [t("plots.count_of_n_words", count=each, n=row.n) for each, row in zip(counts, rows, strict=True)]
-    return t("common.name_what", name=t.evidence(kind), what=", ".join(numbers))
+    numbers = [t("plots.count_of_n_words", total=each, count=row.n) for each, row in zip(counts, rows, strict=True)]
+    return t("common.name_what", name=t(f"plots.by_n.{kind}"), what=", ".join(numbers))
 
 
 def _draw_per_individual(rows: Sequence[IdentifiersByLength], t: Texts) -> Drawing:
@@ -220,7 +222,7 @@ def _draw_per_individual(rows: Sequence[IdentifiersByLength], t: Texts) -> Drawi
         shade = LOOKS[look]
         axis.errorbar(
             x, middle, yerr=whiskers(middle, low, high), fmt=shade.marker, linestyle=shade.line, color=shade.light,
-            label=t.evidence(kind), elinewidth=1, capsize=3,
+            label=t(f"plots.by_n.{kind}"), elinewidth=1, capsize=3,
         )  # fmt: skip
         shown = [
             t("plots.more_than_n", n=t.plain(f"{curve.x[-1]:g}")) if np.isnan(m) else t.plain(f"{m:g}")
@@ -308,7 +310,7 @@ def draw_unicity(corpus: CorpusEvidence, t: Texts = ENGLISH) -> list[Drawing]:
     axis.scatter(x, value, s=26, c=faces, edgecolors=look.light, marker=look.marker, zorder=3)
     axis.set_xticks(x)
     axis.set(xlabel=t("plots.words_in_the_set_m"), ylabel=t("plots.sets_of_one_person_only"), ylim=(0, None))
-    said = [t("plots.m_words_share", m=row.m, share=estimate_in_words(row.share, t)) for row in rows]
+    said = [t("plots.m_words_share", count=row.m, share=estimate_in_words(row.share, t)) for row in rows]
     title = t("plots.share_of_random_sets_of_shared_words_that")
     return [Drawing("fig-unicity", figure, alt_text(t, title, said))]
 
