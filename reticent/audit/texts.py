@@ -261,9 +261,9 @@ def capital(text: str) -> str:
 
 def spaced(text: str) -> str:
     """Return French text with non-breaking spaces before double punctuation and inside quotation marks."""
-    text = re.sub(r" ([;!?%»])", THIN + r"\1", text)
+    text = re.sub(r" ([;!?])", THIN + r"\1", text)
     text = re.sub(r"(?<=\d) (?=\d{3}\b)", THIN, text)
-    return text.replace(" :", NO_BREAK + ":").replace("« ", "«" + NO_BREAK)
+    return re.sub(r" ([:%»])", NO_BREAK + r"\1", text).replace("« ", "«" + NO_BREAK)
 
 
 @cache

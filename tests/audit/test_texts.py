@@ -237,3 +237,34 @@ def test_a_tiny_audit_is_its_own_words() -> None:
     """The names of models and attacks are no texts of the catalogue, and stay as they are."""
     names = {name for model in evidence(tiny_audit()).models for name in (model.model, model.recipe, *model.membership)}
     assert {name for name in names if name and Texts("fr").evidence(name) != name} == set()
+
+
+def test_french_marks_have_the_no_break_spaces_of_print() -> None:
+    """A narrow one before ; ! ?, a wide one before : % and inside of quotation marks, in texts as in numbers."""
+    text = texts.spaced("« a » : 95 % ; b ?")
+    assert text == f"«{NO_BREAK}a{NO_BREAK}»{NO_BREAK}: 95{NO_BREAK}%{THIN}; b{THIN}?"
+    assert Texts("fr").percent(0.95, 0) == f"95{NO_BREAK}%"
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "english", "french"),
+    [
+        ("risks.n_epochs", {}, "1 epoch", "1 époque"),
+        ("plots.recipe_epochs_epochs", {"recipe": "clm"}, "clm, 1 epoch", "clm, 1 époque"),
+        ("plots.m_words_share", {"share": "x"}, "1 word: x", f"1 mot{NO_BREAK}: x"),
+        ("plots.count_of_n_words", {"total": 450}, "450 of 1 word", "450 de 1 mot"),
+        ("findings.gates_passed", {}, "1 passed", "1 remplie"),
+        ("findings.gates_failed", {}, "1 failed", "1 non remplie"),
+        ("card.title", {"recipe": "clm", "model": "gpt2"}, "# clm of gpt2, after 1 epoch\n",
+         "# clm de gpt2, après 1 époque\n"),
+    ],
+)  # fmt: skip
+def test_one_is_no_plural(key: str, values: dict[str, object], english: str, french: str) -> None:
+    assert Texts("en")(key, count=1, **values) == english
+    assert Texts("fr")(key, count=1, **values) == french
+
+
+def test_no_french_text_calls_the_split_a_sharing() -> None:
+    """In data protection "partage" is the sharing of data."""
+    french = [form for entry in catalogue().values() for form in forms_of(entry["fr"])]
+    assert [form for form in french if re.search(r"\b(le|du|leur|un) partage\b(?! ne)|^partage$", form)] == []

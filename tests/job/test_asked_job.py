@@ -48,5 +48,5 @@ def test_checkpoints_states_and_what_a_model_writes_are_asked_of_a_run(
     inputs = read_manifest(run.folder / "measures" / "m" / "ppclm" / "epoch-0003").inputs
     assert {"checkpoint", "checkpoint 1", "checkpoint 2"} <= set(inputs)
     page = (run.folder / "dossier" / "dossier.html").read_text()
-    assert "looks what it went on learning" in page
+    assert "looks at what it went on learning" in page
     assert "whose document is told from those of 15 others" in (run.folder / "report" / "report.html").read_text()

@@ -182,7 +182,9 @@ def _draw_bars_by_n(
     for side, (kind, of, look) in enumerate(KINDS):
         x = np.array([row.n + (side - 0.5) * 0.38 for row in rows])
         counts = [of(row).occurrences if counts_all else of(row).distinct for row in rows]
-        bar = axis.bar(x, [count or 0 for count in counts], width=0.36, color=LOOKS[look].light, label=t.evidence(kind))
+        bar = axis.bar(
+            x, [count or 0 for count in counts], width=0.36, color=LOOKS[look].light, label=t(f"plots.by_n.{kind}")
+        )
         few = [t("plots.few") if count is None else "" for count in counts]  # withheld, which is not none
         axis.bar_label(bar, few, fontsize=7.5, color=SOFT, padding=1)
         if counts_all:
@@ -205,8 +207,10 @@ def _draw_bars_by_n(
 def _counts_sentence(kind: str, count_texts: Sequence[str], rows: Sequence[IdentifiersByLength], t: Texts) -> str:
     """Return a sentence for an alternative text that lists one kind of n-grams by n, with the numbers in
     ``count_texts``."""
-    numbers = [t("plots.count_of_n_words", count=each, n=row.n) for each, row in zip(count_texts, rows, strict=True)]
-    return t("common.name_what", name=t.evidence(kind), what=", ".join(numbers))
+    numbers = [
+        t("plots.count_of_n_words", total=each, count=row.n) for each, row in zip(count_texts, rows, strict=True)
+    ]
+    return t("common.name_what", name=t(f"plots.by_n.{kind}"), what=", ".join(numbers))
 
 
 def _draw_per_individual(rows: Sequence[IdentifiersByLength], t: Texts) -> Drawing:
@@ -223,7 +227,7 @@ def _draw_per_individual(rows: Sequence[IdentifiersByLength], t: Texts) -> Drawi
         shade = LOOKS[look]
         axis.errorbar(
             x, middle, yerr=whiskers(middle, low, high), fmt=shade.marker, linestyle=shade.line, color=shade.light,
-            label=t.evidence(kind), elinewidth=1, capsize=3,
+            label=t(f"plots.by_n.{kind}"), elinewidth=1, capsize=3,
         )  # fmt: skip
         shown = [
             t("plots.more_than_n", n=t.plain(f"{curve.x[-1]:g}")) if np.isnan(m) else t.plain(f"{m:g}")
@@ -311,7 +315,7 @@ def draw_unicity(corpus: CorpusEvidence, t: Texts = ENGLISH) -> list[Drawing]:
     axis.scatter(x, value, s=26, c=faces, edgecolors=look.light, marker=look.marker, zorder=3)
     axis.set_xticks(x)
     axis.set(xlabel=t("plots.words_in_the_set_m"), ylabel=t("plots.sets_of_one_person_only"), ylim=(0, None))
-    said = [t("plots.m_words_share", m=row.m, share=estimate_in_words(row.share, t)) for row in rows]
+    said = [t("plots.m_words_share", count=row.m, share=estimate_in_words(row.share, t)) for row in rows]
     title = t("plots.share_of_random_sets_of_shared_words_that")
     return [Drawing("fig-unicity", figure, alt_text(t, title, said))]
 

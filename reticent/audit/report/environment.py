@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 
 from reticent.audit.report.format_estimate import beside, ends, percent, value
 from reticent.audit.report.risk_text import epochs_in_words
-from reticent.audit.texts import Mark, Texts, marks_of
+from reticent.audit.texts import Mark, Texts, capital, marks_of
 
 if TYPE_CHECKING:
     import jinja2
@@ -37,6 +37,7 @@ def template_environment(t: Texts, package: str = "reticent.audit.report") -> ji
         num=t.count,
         evidence=t.evidence,
         epochs=lambda row: epochs_in_words(row, t),
+        capital=capital,
         marks=mark_attributes,
         marked=_marked_html,
     )

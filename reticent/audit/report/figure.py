@@ -227,7 +227,8 @@ def _localise_ticks(figure: Any, t: Texts) -> None:
 
     for axis in figure.axes:
         for side in (axis.xaxis, axis.yaxis):
-            if type(english := side.get_major_formatter()).__name__ != "FixedFormatter":
+            # Labels that were given, as texts or by a function, are in the language already.
+            if type(english := side.get_major_formatter()).__name__ not in ("FixedFormatter", "FuncFormatter"):
                 english.set_axis(side)
                 side.set_major_formatter(Localised(english))
 

@@ -158,7 +158,7 @@ def _gate_sentence(verdict: Verdict | None, t: Texts) -> Iterable[str]:
     outcomes = [row.outcome for row in verdict.results] if verdict else []
     counts = {FAIL: "findings.gates_failed", NO_POWER: "findings.gates_undecided", PASS: "findings.gates_passed"}
     if outcomes:
-        said = [t(text, n=outcomes.count(outcome)) for outcome, text in counts.items() if outcome in outcomes]
+        said = [t(text, count=outcomes.count(outcome)) for outcome, text in counts.items() if outcome in outcomes]
         yield t("findings.gates", count=len(outcomes), outcomes=t.listed(said))
 
 
@@ -250,7 +250,7 @@ def _model_sentences(
     trained = {r: m for r, m in last.items() if r != "base"}
     for recipe, model in trained.items():
         about = about_recipe(recipe, t)
-        known = {"recipe": recipe, "epochs": model.epoch}
+        known = {"recipe": recipe, "count": model.epoch}
         twin = None if model is plain else plain
         predicts = f"{_predicted_phrase(model, t)}{_twin_comparison(model, twin, t)}"
         text = (
@@ -331,7 +331,10 @@ def _auc_in_words(attack: tuple[str, Estimate], t: Texts) -> str:
     """Return an attack's AUC with its interval and name, in words."""
     name, auc = attack
     return t(
-        "findings.value_interval_attack_attack", value=percent(auc.value, t), interval=interval_of(auc, t), attack=name
+        "findings.value_interval_attack_attack",
+        value=t.value(auc, area=True),
+        interval=t.interval(auc, area=True),
+        attack=name,
     )
 
 
@@ -499,8 +502,8 @@ def _negative_control_sentences(base: ModelEvidence, kind: str, t: Texts) -> Ite
     if base.blind and has_value(base.blind.auc) and not holds_chance(base.blind.auc):
         yield t(
             "findings.caution_words_alone_without_any_model_tell",
-            value=percent(base.blind.auc.value, t),
-            interval=interval_of(base.blind.auc, t),
+            value=t.value(base.blind.auc, area=True),
+            interval=t.interval(base.blind.auc, area=True),
             kind=kind,
         )
     told = attack if attack and is_over_chance(attack[1]) else attack_below_chance(base) if attack else None
@@ -515,7 +518,7 @@ def _negative_control_sentences(base: ModelEvidence, kind: str, t: Texts) -> Ite
         text = t(
             "findings.the_kind_base_model_which_saw_nobody_finds",
             kind=kind,
-            interval=interval_of(attack[1], t),
+            interval=t.interval(attack[1], area=True),
         )
         yield Marked(text, *_marks_of_models([("", base)], "individual", f"attack {attack[0]}", NOT_FOUND))
 
@@ -753,8 +756,8 @@ def _earlier_checkpoint(recipe: str, entries: Sequence[ModelEvidence], t: Texts)
             return t(
                 "findings.recipe_after_epochs_epochs_not_measurably",
                 recipe=recipe,
-                epochs=model.epoch,
-                interval=interval_of(attack[1], t),
+                count=model.epoch,
+                interval=t.interval(attack[1], area=True),
                 share=percent(own, t),
                 last=percent(last, t),
             )

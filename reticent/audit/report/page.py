@@ -203,7 +203,6 @@ def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
         whole=lambda number: whole(number, t),
         leaks=lambda part: leaks(part, cell, t),
         count=lambda n: t.count(n, cell),
-        capital=capital,
         mark=lambda row, result: mark_attributes(risk_mark(row, result)),
         outcome=lambda result: outcome_in_words(result, t)[1],
         found=lambda row, result: found_in_words(row, result, t),

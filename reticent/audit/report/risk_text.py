@@ -375,7 +375,7 @@ def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
 def epochs_in_words(row: ModelRisks | ModelEvidence, words: Texts) -> str:
     """Return how long a model was trained, in epochs; for a head, on which checkpoint it stands."""
     if row.objective not in (CLASSIFIER, TAGGER):
-        return words("risks.n_epochs", n=row.epoch)
+        return words("risks.n_epochs", count=row.epoch)
     return words("risks.head_on_epoch", n=row.epoch) if row.epoch else words("risks.head_on_base")
 
 

@@ -100,4 +100,4 @@ def f1_panels(results: Sequence[ClassificationEvidence], t: Texts = ENGLISH) -> 
 def start_name(row: ClassifiedStart, t: Texts = ENGLISH) -> str:
     """Return the name of a classifier's starting model: its recipe, and its epochs if it is a checkpoint."""
     recipe = t.evidence(printable(row.recipe))
-    return t("plots.recipe_epochs_epochs", recipe=recipe, epochs=row.epoch) if row.epoch else recipe
+    return t("plots.recipe_epochs_epochs", recipe=recipe, count=row.epoch) if row.epoch else recipe

@@ -206,9 +206,16 @@ def _sentences_on_tests(context: Context) -> Iterator[str]:
     else:
         signed = t("facts.rules_signed", key=rules.signed_by) if rules.signed_by else t("facts.rules_not_signed")
         counts = {"after": t.count(rules.scored_after), "before": t.count(rules.scored_before)}
-        yield t("facts.rules_before", when=rules.created, digest=rules.digest, signed=signed, **counts)
+        yield t(
+            "facts.rules_before",
+            when=rules.created,
+            digest=rules.digest,
+            signed=signed,
+            count=rules.scored_after,
+            **counts,
+        )
         if rules.scored_before or not rules.is_kept:
-            yield t("facts.rules_after_scores", before=t.count(rules.scored_before))
+            yield t("facts.rules_after_scores", count=rules.scored_before, before=t.count(rules.scored_before))
         yield t("facts.rules_of_one_folder")
     yield t("facts.each_number_has_an_interval_where_the_test")
 
@@ -237,7 +244,7 @@ def _sentences_on_capacity(context: Context) -> Iterator[str]:
                 letter=model.letter,
                 parameters=t.count(own[0].num_parameters),
                 targets=t.count(targets),
-                epochs=model.evidence.epoch,
+                count=model.evidence.epoch,
             )
             yield Marked(text, model.mark("parameters", STATED))
 

@@ -645,6 +645,10 @@ class Test:
     #: Objectives of the models that it can be made on.
     objectives: tuple[str, ...] = LANGUAGE_MODELS
 
+    def title(self, t: Texts) -> str:
+        """Return the name of the attack in the language of a page."""
+        return t(f"adversaries.names.{re.sub('[^a-z0-9]+', '_', self.name.lower())}")
+
     def applicable(self, context: Context) -> list[ShownModel]:
         """Return the models with an objective (masked, causal …) that the attack can be run on."""
         return [model for model in context.models if model.evidence.objective in self.objectives]
@@ -893,7 +897,7 @@ def not_made_on(context: Context) -> Iterator[tuple[str, str]]:
     """Yield (model name, names of attacks) for each model that some attacks could be run on but were not."""
     t = context.words
     for model in context.models:
-        left = [test.name for who in ADVERSARIES for test in who.tests if model in test.not_attacked(context)]
+        left = [test.title(t) for who in ADVERSARIES for test in who.tests if model in test.not_attacked(context)]
         if left:
             yield t("common.model_letter", letter=model.letter), t.apart(left)
 
@@ -980,7 +984,7 @@ def crosswalk_rows(context: Context, printed: Mapping[str, str]) -> Iterator[Cro
         if outcomes:
             sentences.append(t("crosswalk.part_of", risk=t.evidence(RISKS[row["risk"]].title)))
         question = printed.get(row.get("figure", "")) if made else None
-        yield Crossed(t(test.meaning), test.name, row["speaks_to"], sentences, outcomes, question)
+        yield Crossed(t(test.meaning), test.title(t), row["speaks_to"], sentences, outcomes, question)
     for name, row in crosswalk()["others"].items():
         sentences = list(FACTS[row["fact"]](context)) if "fact" in row else []
         if not sentences:

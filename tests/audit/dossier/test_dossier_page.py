@@ -370,7 +370,10 @@ def test_what_was_not_tested_is_listed_and_what_was_is_not() -> None:
     page = rendered(tiny_audit())
     (section,) = [s for s in parsed(page).iter("section") if s.get("id") == "not-tested"]
     left = text_of(section)
-    assert "asks for the details of a person whose name is known. in the evidence: ProPILE. A run tests it" in left
+    assert (
+        "asks for the details of a person whose name is known. In the evidence: ProPILE. The setting that tests it"
+        in left
+    )
     assert "trains models of their own" in left
     assert "sees how easily the model predicts the text" not in left
 
@@ -486,13 +489,15 @@ def test_a_row_of_the_crosswalk_says_what_came_of_the_test_or_why_it_was_not_run
     for one in shown:
         assert outcomes[one.get("data-model"), one.get("data-risk")] == one.get("data-outcome")
     probe = next(row for name, row in rows.items() if "ProPILE" in name)
-    assert text_of(probe[2]) == "Not run. A run tests it with [probe]."
+    assert text_of(probe[2]) == "Not run. The setting that tests it: [probe]."
     assert "Not run. The institution states none" in text_of(rows["release context"][2])
 
 
 def test_an_attack_that_was_not_made_is_named_as_the_job_has_to_name_it() -> None:
     page = text_of(parsed(rendered(tiny_audit())))
-    found = set(re.findall(r"A run tests it with audit\.attacks with (\w+)(?=\.|, and \[audit\.generation\]\.)", page))
+    found = set(
+        re.findall(r"The setting that tests it: audit\.attacks with (\w+)(?=\.|, and \[audit\.generation\]\.)", page)
+    )
     assert found == {"ngram_coverage", "icp", "self_calibration", "checkpoints", "hidden_states"} & set(EVERY_ATTACK)
     assert len(found) == 5
 
@@ -713,3 +718,26 @@ def test_whole_passages_that_were_not_measured_have_a_row_in_dossier_and_report(
     found = extraction_html(from_json(Extraction, audit["extraction"], "test"), None, 5, words)
     assert found.count(label) == len(rows)
     assert found.count(words.evidence(NO_WHOLE_PASSAGES)) == len([one for one in causal if one["recipe"] != "clm"])
+
+
+def test_a_dossier_of_a_model_trained_elsewhere_says_nothing_of_its_protection() -> None:
+    """How it was trained is not known: neither what was protected, nor what was learned like any other word."""
+    audit = tiny_audit()
+    audit["settings"] = {**audit["settings"], "subject": {"statement": "From a list."}}
+    ours, theirs = (
+        text_of(parsed(rendered(each)).find(".//section[@id='residual']")) for each in (tiny_audit(), audit)
+    )
+    for said in ("was learned like any other word", "were still read as context", "Which words are protected"):
+        assert said in ours
+        assert said not in theirs
+    assert "Several ordinary words together" in theirs
+
+
+def test_names_of_tests_are_in_the_language_of_the_page(pages: dict[Language, str]) -> None:
+    english = {test.name for who in ADVERSARIES for test in who.tests}
+    assert {test.title(Texts("en")) for who in ADVERSARIES for test in who.tests} == english
+    french = text_of(parsed(pages["fr"]))
+    assert len(english) > 20
+    assert [name for name in english if " of " in name or " and " in name if name in french] == []
+    assert "étiquettes des classifieurs et étiqueteurs" in french
+    assert not re.search(r"\. (in the evidence|dans les fichiers)", " ".join(map(text_of, map(parsed, pages.values()))))

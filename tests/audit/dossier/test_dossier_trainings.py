@@ -28,9 +28,9 @@ def trained_twice() -> dict[str, Any]:
 def test_targets_of_several_trainings_are_not_those_of_one_model() -> None:
     page = text_of(parsed(rendered(trained_twice())))
     assert "Model D: 1,234,567 parameters, trained on 900 predictions of a word or a part of one, in 16 epochs" in page
-    assert "Model D: of 1,800 words or parts of words that its 2 trainings were to predict, 0 were protected." in page
+    assert "Model D: of 1,800 words or parts of words that its 2 trainings were to predict, protected: 0." in page
     card = build_card(dossier_evidence(trained_twice()), dossier_evidence().models[1], "0" * 64, None).text
-    assert "This model: of 1,800 words or parts of words that its 2 trainings were to predict, 0 were" in card
+    assert "This model: of 1,800 words or parts of words that its 2 trainings were to predict, protected: 0" in card
     assert "Each model was trained 2 times; numbers are means over these trainings." in card
 
 

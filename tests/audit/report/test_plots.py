@@ -22,6 +22,7 @@ from fixtures.audits import (
 
 from reticent.audit.evidence.corpus import CorpusEvidence
 from reticent.audit.report import corpus_plots, epoch_plots, epsilon_plot, figure, membership_plots, plots
+from reticent.audit.texts import Texts
 
 pytestmark = pytest.mark.heavy
 
@@ -116,7 +117,7 @@ def test_every_figure_renders_from_tiny_evidence(panels: Panels) -> None:
 def test_an_alternative_text_says_the_numbers(panels: Panels) -> None:
     label = ElementTree.fromstring(panels["tradeoff"][1]).attrib["aria-label"]
     assert (
-        "clm: from utility 0.34, Privacy 0.89 after 4 epochs to utility 0.46, Privacy 0.55 (95 % interval 0.51 to 0.59)"
+        "clm: from utility 0.34, Privacy 0.89 at epoch 4 to utility 0.46, Privacy 0.55 (95 % interval 0.51 to 0.59)"
         in label
     )
     assert "area 0.60 (95 % interval 0.50 to 0.70)" in ElementTree.fromstring(panels["roc"][0]).attrib["aria-label"]
@@ -257,8 +258,8 @@ def test_a_count_that_is_withheld_is_not_drawn_as_none() -> None:
     rows = tiny_audit()["corpus"]["identifiers_by_n"]
     rows[1]["minimal"] = rows[1]["minimal"] | dict.fromkeys(("distinct", "occurrences", "occurrences_direct"))
     distinct, occurrences, _ = corpus_plots.draw_by_n(corpus_of(identifiers_by_n=rows))
-    assert "minimal: 700 of 1 words, few of 2 words, 700 of 3 words" in distinct.label
-    assert "minimal: 900 of 1 words, few of 2 words, 900 of 3 words" in occurrences.label
+    assert "minimal: 700 of 1 word, few of 2 words, 700 of 3 words" in distinct.label
+    assert "minimal: 900 of 1 word, few of 2 words, 900 of 3 words" in occurrences.label
     assert "few" in [text.get_text() for text in distinct.figure.axes[0].texts]
 
 
@@ -268,7 +269,7 @@ def test_a_curve_that_ends_below_a_half_has_no_median() -> None:
     rows[1]["minimal"] = {**rows[1]["minimal"], "per_individual": short}
     corpus = corpus_of(identifiers_by_n=rows, words_per_individual=short)
     *_, per_person = corpus_plots.draw_by_n(corpus)
-    assert "minimal: 20 of 1 words, more than 4 of 2 words, 20 of 3 words" in per_person.label
+    assert "minimal: 20 of 1 word, more than 4 of 2 words, 20 of 3 words" in per_person.label
     words = next(drawn for drawn in corpus_plots.draw_identifiers(corpus) if drawn.name == "fig-words")
     assert words.label == "Words per person, cumulative. words: more than half of the people have more than 4."
 
@@ -310,7 +311,7 @@ def test_an_alternative_text_says_that_a_number_is_a_bound(
     for draw in (epoch_plots.epoch_panels, plots.tradeoff_panels, membership_plots.low_cost_panels):
         draw(models)
     assert "base: above 0.95; mlm: above 0.89 after 4, above 0.55 after 16" in labels["fig-epochs-privacy-mlm"]
-    assert "mlm: from utility 0.34, Privacy above 0.89 after 4 epochs" in labels["fig-tradeoff-mlm"]
+    assert "mlm: from utility 0.34, Privacy above 0.89 at epoch 4" in labels["fig-tradeoff-mlm"]
     assert "mlm: below 0.15 after 4, below 0.55 after 16" in labels["fig-epochs-mlm"]
     assert "mlm: below 0.55 at 100 %, below 0.55 at 50 %" in labels["fig-shares-mlm"]
 
@@ -324,3 +325,23 @@ def test_a_bound_of_precision_or_recall_is_hollow_and_no_other_mark_is(drawn: di
     faces = [bar.lines[0].get_markerfacecolor() for bar in axis.containers]
     assert [face == figure.PAPER for face in faces] == [False, True, True]
     assert axis.get_xlabel() == "◆ precision   ● recall   ■ F1"
+
+
+@figure.styled
+def french_tick_labels(set_ticks: Any) -> str:
+    drawing, axis = figure.new_panel("title")
+    axis.set(xlim=(0, 2000), ylim=(0, 2000))
+    set_ticks(axis)
+    return figure.to_svg(drawing, "ticks", "label", Texts("fr"))
+
+
+def test_labels_of_ticks_that_are_in_french_stay_as_they_are() -> None:
+    """1,5 k and 0,5, not 1 5 k: the comma of a French number is no separator of thousands."""
+    t = Texts("fr")
+    given = french_tick_labels(lambda axis: axis.xaxis.set_ticks([500], labels=[t.plain("0.5")]))
+    made = french_tick_labels(lambda axis: axis.xaxis.set_major_formatter(lambda _, at: t.plain("1.5 k")))
+    assert ">0,5<" in given
+    assert ">1,5 k<" in made
+    assert ">0\N{NARROW NO-BREAK SPACE}5<" not in given
+    english = french_tick_labels(lambda axis: axis.xaxis.set_major_formatter("{x:,.1f}"))
+    assert ">1\N{NARROW NO-BREAK SPACE}000,0<" in english, "labels of the library are put into French"

@@ -181,7 +181,7 @@ def test_report_and_summary_say_that_intervals_resample_households(
         for attack in one["membership"].values():
             attack["auc"]["num_households"] = attack["auc"]["n"] // 2
     n = audit["models"][0]["membership"]["loss"]["auc"]["n"]
-    said = f"intervals resample households: the {n} people of an attack are of {n // 2}."
+    said = f"intervals resample households: the {n} people of an attack are of {n // 2} households."
     assert said in section(render(audit), "method")
     assert "resample households" not in section(page, "method")
     assert f"95 % intervals over {n // 2} households of {n} individuals." in str(
@@ -386,6 +386,9 @@ def test_people_of_a_given_list_are_not_said_to_be_dealt(render: Any) -> None:
     said = text_of(render(outside))
     assert "dealt to the" not in said
     assert "trained on by the given list (members)" in said
+    assert "was a target of training" in text_of(render(audit))
+    assert "was a target of training" not in said, "how it was trained is not known"
+    assert "Protected words stay visible" not in said
 
 
 def test_a_finding_of_too_few_people_to_publish_has_no_dash_for_its_number() -> None:
@@ -684,7 +687,7 @@ def test_a_base_model_that_ranks_members_below_others_is_no_sound_control() -> N
             low = {**entry["membership"]["loss"], "auc": estimate(0.3, 0.2, 0.4)}
             entry["membership"] = {"loss": low, "zlib": {**low, "auc": estimate(0.45, 0.35, 0.55)}}
     sure = " ".join(plain_findings(evidence(audit)).sure)
-    assert "the masked base model tells members from held-out people (30 % (20.0 to 40.0, attack " in (
+    assert "the masked base model tells members from held-out people (0.30 (0.20 to 0.40, attack " in (
         sure.replace("\N{NO-BREAK SPACE}", " ")
     )
     assert "as it should be" not in sure
@@ -792,9 +795,9 @@ OWN = {"long": {"base": "clm"}, "tight": {"base": "ppclm", "k": 3}}
                      id="no twin"),
         pytest.param(
             [entry("ppclm", excess=0.0, auc=0.55, epoch=4), entry("ppclm", excess=0.0, auc=0.8)],
-            {"found": ["better than by chance (50 %): ppclm 80 % (70.0 to 90.0, attack loss)."],
+            {"found": ["better than by chance: ppclm 0.80 (0.70 to 0.90, attack loss)."],
              "next": ["Who is in the data of ppclm can be told, and masking does not close that.",
-                      "ppclm after 4 epochs: not measurably (45.0 to 65.0), with 34 % right instead of 46 %."]},
+                      "ppclm after 4 epochs: not measurably (area 0.45 to 0.65), with 34 % right instead of 46 %."]},
             {"next": ["Share"]}, id="members who can be told"),
         pytest.param(
             [entry("clm", excess=0.0, auc=0.8, guarantee="epsilon 8.00 at delta 1e-3 per individual")],
@@ -1010,7 +1013,9 @@ def test_an_invalid_attack_neither_distinguishes_nor_reassures() -> None:
     assert "distinguishable better than by chance" not in said["short"]
     assert "Who took part is distinguishable" not in said["found"]
     assert "nothing can be said of clm and ppclm" in said["found"]
-    assert "tell members from held-out people without any model (65 %, 55.0 to 75.0; causal tokens)" in said["sure"]
+    assert (
+        "tell members from held-out people without any model (area 0.65, 0.55 to 0.75; causal tokens)" in said["sure"]
+    )
     assert "even the causal base model tells members from held-out people" in said["sure"]
     assert "Ask again who was in the data of clm and ppclm" in said["next"]
     assert "no attack of this audit succeeded" not in said["next"]
@@ -1023,7 +1028,7 @@ def test_an_attack_that_finds_nobody_anywhere_does_not_reassure(plain: float, ve
     said = findings(*map(to_json, models))
     weak = verdict == "no power"
     assert ("of clm and ppclm this says little, as no attack has shown" in said["short"]) == weak
-    assert ("ppclm 50 % (40.0 to 60.0, attack loss), without power" in said["found"]) == weak
+    assert ("ppclm 0.50 (0.40 to 0.60, attack loss), without power" in said["found"]) == weak
     assert "is not measurably distinguishable (membership of the person): " in said["found"]
 
 
@@ -1040,7 +1045,7 @@ def test_the_sentence_on_the_person_has_the_number_of_the_table_of_risks() -> No
     one["by_kind"] = {"ordinary": {"share": 0.8, "attacks": {"loss": attack}}}
     said = found_beside_the_table(one)
     assert "ppclm (membership by ordinary words: 0.90)" in said
-    assert "80 %" not in said
+    assert "0.80" not in said
 
 
 def test_the_sentence_on_another_test_has_its_number() -> None:
@@ -1059,7 +1064,7 @@ def test_members_told_at_a_low_error_rate_are_in_the_sentence_where_the_table_ha
         attack["told"] = {"rate": estimate(0.6, 0.5, 0.7, n=300), "fpr": 0.01, "num_above": 180}
     said = found_beside_the_table(one)
     assert "members told with one false alarm in a hundred" in said
-    assert "65 %" not in said
+    assert "0.65" not in said
 
 
 def test_an_attack_that_is_invalid_leaves_the_word_to_the_others() -> None:
@@ -1069,7 +1074,7 @@ def test_an_attack_that_is_invalid_leaves_the_word_to_the_others() -> None:
     one["membership"]["zlib"]["auc"] = estimate(0.99, 0.98, 1.0)
     said = findings(one)
     assert (
-        f"clm 60 % (50.0 to 70.0, attack {name})" in said["found"]
+        f"clm 0.60 (0.50 to 0.70, attack {name})" in said["found"]
         or "is not measurably distinguishable" in said["found"]
     )
     assert "zlib" not in said["found"]
@@ -1082,7 +1087,7 @@ def test_the_best_of_the_attacks_that_are_left_has_a_corrected_interval() -> Non
     intervals = {"loss": [0.48, 0.82], "zlib": [0.75, 1.0], "wbc": [0.4, 0.6]}
     one["best_attack"] = {"attack": "zlib", "num_attacks": 3, "auc": estimate(0.9, 0.75, 1.0), "intervals": intervals}
     said = findings(one)
-    assert "clm 65 % (48.0 to 82.0, attack loss)" in said["found"]
+    assert "clm 0.65 (0.48 to 0.82, attack loss)" in said["found"]
     assert "is distinguishable better than by chance" not in said["short"]
     kept = published({**tiny_audit(), "models": [one]})["models"][0]["best_attack"]["intervals"]
     assert set(kept) == {"loss", "zlib"}, "an attack that is not published has no interval"
