@@ -51,3 +51,20 @@ def test_full_names_that_share_their_first_names_cost_no_more_for_each() -> None
         return processor_seconds(lambda: gazetteer.find(texts, num_threads=1))
 
     assert seconds(8_000) < 3 * seconds(1_000)
+
+
+def test_names_beside_characters_of_several_pieces_cost_no_more_for_each() -> None:
+    def seconds(num: int) -> float:
+        text = (
+            "Roselstone, " * num
+            + "\N{VULGAR FRACTION ONE HALF}" * 8 * num
+            + "a"
+            + "\N{COMBINING ACUTE ACCENT}" * 8 * num
+        )
+        starts = np.arange(0, 12 * num, 12, dtype=np.int32)
+        of_names = (np.zeros(num, dtype=np.uint32), np.ones(num, dtype=np.uint8), np.ones(num, dtype=np.uint8))
+        spans = (np.array([0, num]), starts, starts + 10, *of_names, of_names[0])
+        texts, units = pa.array([text], pa.large_string()), np.zeros(1, dtype=np.uint32)
+        return processor_seconds(lambda: _rust.Surfaces().add(texts, units, *spans, num_threads=1))
+
+    assert seconds(2_000) < 20 * seconds(250)
