@@ -26,6 +26,14 @@ def test_words_that_hyphens_join_cost_no_more_for_each() -> None:
     assert seconds(24_000) < 20 * seconds(3_000)
 
 
+def test_particles_before_a_name_cost_no_more_for_each() -> None:
+    def seconds(num: int) -> float:
+        text, starts = "So it was: " + "De " * num, [11 + 3 * number for number in range(num)]
+        return processor_seconds(lambda: refined(text, starts))
+
+    assert seconds(8_000) < 20 * seconds(1_000)
+
+
 def test_hyphens_before_what_is_called_so_are_passed_over() -> None:
     assert refined("A Bard-Parker blade was used.", [2, 7]) == [False, False]
     assert refined("An A-B-C-D-E-F-G-H-I blade was used, Roselstone saw.", [37]) == [True]
