@@ -69,7 +69,8 @@ PartOption = Annotated[
 
 def print_plan(job: Job, quiet: bool, as_json: bool) -> None:
     """Print what the audit of a job's run can show and what it costs; raise `PolicyError` for a private recipe that the
-    run would refuse, for too few documents or too small a budget."""
+    run would refuse at its start, for too few documents or too small a budget. Not for a target_epsilon that no
+    noise reaches: to search for it takes seconds a recipe."""
     run = Run(job, new_progress(quiet))
     check_private(run)
     check_heads(run)
