@@ -272,23 +272,8 @@ def plan_privacy(
     if isinstance(config.target_epsilon, tuple):
         raise PolicyError("train.dp.target_epsilon: a list is for a job, which trains one model for each; give one")
     unaccounted = (*config.unaccounted, *unaccounted)
-    if num_units < 1:
-        raise PolicyError(f"train.dp: there is no {config.unit} to train on")
-    num_units = config.num_units or num_units
-    delta = config.target_delta if config.target_delta is not None else default_delta(num_units)
-    if delta * num_units >= 1:
-        raise PolicyError(
-            f"train.dp.target_delta: {show_delta(delta)} is not below 1 / {num_units} {config.unit}s: it would allow "
-            "to publish one of them"
-        )
-    rate = config.sample_rate if config.sample_rate is not None else min(1.0, batch_size / num_units)
-    steps_per_epoch = max(1, round(1 / rate))
+    num_units, delta, rate, steps_per_epoch = plan_steps(config, num_units, num_epochs, batch_size)
     num_steps = num_epochs * steps_per_epoch
-    if num_steps > MAX_STEPS:
-        raise PolicyError(
-            f"train.dp.sample_rate: {rate:.3g} makes {num_steps:,} steps, {rate * num_units:.3g} {config.unit}s "
-            f"expected in each; at most {MAX_STEPS:,}: give a larger sample_rate, or a larger batch_size in its place"
-        )
     refuse_promise(config, unaccounted)
     sigma = config.noise_multiplier
     if sigma is None:
@@ -316,6 +301,36 @@ def plan_privacy(
         accountant=accountant,
         vocabulary=config.vocabulary,
     )
+
+
+def plan_steps(
+    config: PrivacyConfig, num_units: int, num_epochs: int, batch_size: int
+) -> tuple[int, float, float, int]:
+    """Return (units, delta, sample rate, steps per epoch) of a private training: its plan without the search for the
+    noise.
+
+    Raises
+    ------
+    PolicyError
+        There is no unit, ``target_delta`` is not below 1/units, or there would be over a million steps.
+    """
+    if num_units < 1:
+        raise PolicyError(f"train.dp: there is no {config.unit} to train on")
+    num_units = config.num_units or num_units
+    delta = config.target_delta if config.target_delta is not None else default_delta(num_units)
+    if delta * num_units >= 1:
+        raise PolicyError(
+            f"train.dp.target_delta: {show_delta(delta)} is not below 1 / {num_units} {config.unit}s: it would allow "
+            "to publish one of them"
+        )
+    rate = config.sample_rate if config.sample_rate is not None else min(1.0, batch_size / num_units)
+    steps_per_epoch = max(1, round(1 / rate))
+    if (num_steps := num_epochs * steps_per_epoch) > MAX_STEPS:
+        raise PolicyError(
+            f"train.dp.sample_rate: {rate:.3g} makes {num_steps:,} steps, {rate * num_units:.3g} {config.unit}s "
+            f"expected in each; at most {MAX_STEPS:,}: give a larger sample_rate, or a larger batch_size in its place"
+        )
+    return num_units, delta, rate, steps_per_epoch
 
 
 def refuse_conflicts(*trainings: tuple[TrainConfig, PrivacyConfig]) -> None:

@@ -207,6 +207,12 @@ def test_a_spoilt_tagger_is_refused(tagger, tmp_path: Path, spoil, key: bytes, m
         read_tagger(path, key)
 
 
+def test_a_find_of_no_detector_is_refused(tagger) -> None:
+    hints = (np.array([0, 1]), np.array([3], np.int32), np.array([8], np.int32), np.array([2**32 - 1], np.uint32))
+    with pytest.raises(CorpusError, match="the number of one of the names"):
+        tagger.core.find(pa.array(["Ho visto Zuvxo."]), hints, ["rules:NAME"])
+
+
 def with_spans(num: int, spans: list) -> pa.Table:
     return notes(num).set_column(2, LESSONS.field("spans"), pa.array([spans] * num, LESSONS.field("spans").type))
 

@@ -26,6 +26,14 @@ def test_words_that_hyphens_join_cost_no_more_for_each() -> None:
     assert seconds(24_000) < 20 * seconds(3_000)
 
 
+def test_particles_before_a_name_cost_no_more_for_each() -> None:
+    def seconds(num: int) -> float:
+        text, starts = "So it was: " + "De " * num, [11 + 3 * number for number in range(num)]
+        return processor_seconds(lambda: refined(text, starts))
+
+    assert seconds(8_000) < 20 * seconds(1_000)
+
+
 def test_hyphens_before_what_is_called_so_are_passed_over() -> None:
     assert refined("A Bard-Parker blade was used.", [2, 7]) == [False, False]
     assert refined("An A-B-C-D-E-F-G-H-I blade was used, Roselstone saw.", [37]) == [True]
@@ -51,3 +59,20 @@ def test_full_names_that_share_their_first_names_cost_no_more_for_each() -> None
         return processor_seconds(lambda: gazetteer.find(texts, num_threads=1))
 
     assert seconds(8_000) < 3 * seconds(1_000)
+
+
+def test_names_beside_characters_of_several_pieces_cost_no_more_for_each() -> None:
+    def seconds(num: int) -> float:
+        text = (
+            "Roselstone, " * num
+            + "\N{VULGAR FRACTION ONE HALF}" * 8 * num
+            + "a"
+            + "\N{COMBINING ACUTE ACCENT}" * 8 * num
+        )
+        starts = np.arange(0, 12 * num, 12, dtype=np.int32)
+        of_names = (np.zeros(num, dtype=np.uint32), np.ones(num, dtype=np.uint8), np.ones(num, dtype=np.uint8))
+        spans = (np.array([0, num]), starts, starts + 10, *of_names, of_names[0])
+        texts, units = pa.array([text], pa.large_string()), np.zeros(1, dtype=np.uint32)
+        return processor_seconds(lambda: _rust.Surfaces().add(texts, units, *spans, num_threads=1))
+
+    assert seconds(2_000) < 20 * seconds(250)

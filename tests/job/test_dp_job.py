@@ -13,6 +13,7 @@ from fixtures.models import toy_model, toy_tokenizer
 from typer.testing import CliRunner
 
 from reticent.cli import app
+from reticent.cli.runs import print_plan
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import PolicyError
 from reticent.core.progress import Progress
@@ -96,6 +97,19 @@ def test_a_plan_refuses_a_private_training_as_its_run_does(
     assert said[0] == said[1]
     assert "no epsilon can be promised" in said[0]
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"target_delta": 0.5}, "target_delta: 5e-1 is not below 1 /"), ({"sample_rate": 1e-7}, "10,000,000 steps")],
+)
+def test_a_plan_refuses_a_training_whose_numbers_allow_none(
+    settings: dict[str, float], message: str, hospital: Path, tmp_path: Path
+) -> None:
+    """As the run does before its first training."""
+    job = parse_job(values(hospital, tmp_path, ["dp-clm"], {"target_epsilon": 8.0, **settings}))
+    with pytest.raises(PolicyError, match=message):
+        print_plan(job, quiet=True, as_json=False)
 
 
 def test_job_trains_privately_notes_the_cost_and_refuses_beyond_the_budget(hospital: Path, tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ from reticent.job.reach import expected_sides
 from reticent.trainer.privacy import (
     BUDGET_FILE,
     Guarantee,
-    default_delta,
     plan_privacy,
+    plan_steps,
     show_delta,
     show_epsilon,
     together,
@@ -185,7 +185,7 @@ def _training_entry(
     asked = partial(Spending, run=name, corpus=budget.corpus, about=about)
     if isinstance(target, float):
         cap = None if privacy.unit == "record" else privacy.max_documents
-        delta = privacy.target_delta or default_delta(privacy.num_units or num_units)
+        _, delta, *_ = plan_steps(privacy, num_units, num_epochs, batch_size)
         cost = Guarantee(epsilon=target, delta=delta, unit=privacy.unit, max_documents=cap)
         return budget, asked(guarantee=cost)
     plan = plan_privacy(privacy, num_units, num_epochs, batch_size, unaccounted_steps(recipe))

@@ -12,6 +12,8 @@ use crate::word_lists::{WordSet, Words};
 
 /// Words of a name of a place.
 const MAX_WORDS: usize = 4;
+/// Pieces of it with its particles ("calle de la Virgen de los Dolores"): longer chains of particles are gone through by none.
+const MAX_PIECES: usize = 16;
 
 /// Before the name, folded.
 static BEFORE: Words = LazyLock::new(|| WordSet::of("heads before"));
@@ -37,7 +39,7 @@ pub fn is_head_of_place(view: &View, piece: usize) -> bool {
 
 fn is_behind_head(view: &View, first: usize) -> bool {
     let mut words = 0;
-    for piece in (0..first).rev() {
+    for piece in (0..first).rev().take(MAX_PIECES) {
         if !matches!(view.gap(piece), " " | "-" | "'" | ". ") {
             return false;
         }

@@ -332,13 +332,20 @@ struct DocumentForms {
 /// The forms of a document's spans; those that begin or end inside a piece have none.
 fn forms(view: &View, spans: &[Range<usize>], first_span: usize) -> DocumentForms {
     let mut found = DocumentForms::default();
-    // A piece without bounds (a half of "½") takes no room.
-    let bounds = |piece| view.origin_of(piece, piece);
+    // Looked up once each, where they are not those of the folded text: a name may be looked for behind any number of them.
+    let mut origins: Vec<(usize, usize)> = Vec::new();
+    if !spans.is_empty() && (view.is_unescaped() || !view.original.is_ascii()) {
+        // A piece without bounds (a half of "½") takes no room.
+        let mut done = 0;
+        origins.extend((0..view.len()).map(|piece| {
+            let bounds = view.origin_of(piece, piece).unwrap_or((done, done));
+            done = bounds.1;
+            bounds
+        }));
+    }
     let origin = |piece: usize| {
-        bounds(piece).unwrap_or_else(|| {
-            let end = (0..piece).rev().find_map(bounds).map_or(0, |(_, end)| end);
-            (end, end)
-        })
+        let (start, end) = view.pieces()[piece];
+        origins.get(piece).copied().unwrap_or((start as usize, end as usize))
     };
     for (number, &Range { start, end }) in spans.iter().enumerate() {
         let (mut first, mut after) = (0, view.len());

@@ -36,10 +36,11 @@ fn of_document<'a>(
     (spans, numbers): (Spans<'a>, &'a [u32]),
     texts: &'a Texts,
     most: usize,
+    unknown: Option<u32>,
 ) -> Result<impl Fn(usize) -> Result<Vec<Hint>> + Sync + 'a> {
     spans.check(texts.len())?;
     if numbers.len() != spans.starts.len()
-        || numbers.iter().any(|&number| number != u32::MAX && number as usize >= most)
+        || numbers.iter().any(|&number| Some(number) != unknown && number as usize >= most)
     {
         return Err(Error::Corpus("tagger: each span has the number of one of the names".into()));
     }
@@ -125,8 +126,8 @@ impl PyTagger {
         let (marks, hints) = (read(&marks)?, read(&hints)?);
         let tagger = py
             .detach(|| {
-                let marks = of_document(marks, &texts, LANES)?;
-                let hints = of_document(hints, &texts, names.len())?;
+                let marks = of_document(marks, &texts, LANES, Some(train::UNKNOWN))?;
+                let hints = of_document(hints, &texts, names.len(), None)?;
                 let lessons = Lessons {
                     texts: &texts,
                     individuals,
@@ -189,7 +190,7 @@ impl PyTagger {
         let hints = read(&hints)?;
         let (found, characters) = py
             .detach(|| {
-                let hints = of_document(hints, &texts, names.len())?;
+                let hints = of_document(hints, &texts, names.len(), None)?;
                 let found = threads.install(|| self.tagger.find(&texts, &hints, &names, common, lean))?;
                 Ok(threads.install(|| located(&texts, found)))
             })

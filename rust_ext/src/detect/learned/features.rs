@@ -185,8 +185,8 @@ pub struct Memo {
     forms: Vec<Form>,
     /// The weights of all symbols of each form together, by place.
     sums: Vec<[[f32; WIDTH]; 3]>,
-    /// State of the common words by which they were read.
-    version: u64,
+    /// State of the common words by which they were read, if any were.
+    version: Option<u64>,
 }
 
 /// Reads documents one after another, and keeps what it knows of forms; `table` None knows every symbol. `add_forms` needs weights,
@@ -225,7 +225,7 @@ impl<'a> Reader<'a> {
         hints: &[String],
         mut memo: Memo,
     ) -> Self {
-        let version = common.map_or(0, CommonWords::version);
+        let version = common.map(CommonWords::version);
         if memo.version != version {
             memo = Memo { version, ..Memo::default() };
         }
@@ -257,8 +257,16 @@ impl<'a> Reader<'a> {
     }
 
     /// What it has met.
-    pub fn into_memo(self) -> Memo {
+    pub fn into_memo(mut self) -> Memo {
+        self.forget_many();
         self.memo
+    }
+
+    /// Give the memory of its forms back where there are too many, as of a long text.
+    fn forget_many(&mut self) {
+        if self.memo.words.len() > MOST_FORMS {
+            self.memo = Memo { version: self.memo.version, ..Memo::default() };
+        }
     }
 
     fn symbol(&self, kind: Kind, bytes: &[u8]) -> Symbol {
@@ -277,11 +285,7 @@ impl<'a> Reader<'a> {
         self.words.clear();
         part(text, &self.whole, &mut self.words);
         self.units.clear();
-        if self.memo.words.len() > MOST_FORMS {
-            self.memo.words = Interner::default();
-            self.memo.forms.clear();
-            self.memo.sums.clear();
-        }
+        self.forget_many();
         let (mut at, mut head, mut since, mut place) = (0, 0u64, 0usize, 0u64);
         let (mut line, mut next_hint) = (0, 0);
         let mut inside: Vec<Hint> = Vec::new();
@@ -579,4 +583,31 @@ fn part(text: &str, words: &[Bounds], parted: &mut Vec<Bounds>) {
 fn parts(between: &[u8]) -> bool {
     between.iter().any(|byte| matches!(byte, b'.' | b',' | b';' | b'|' | b'\t'))
         || between.windows(2).any(|two| two == b"  ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reader<'a>(key: &'a HashKey, common: Option<&'a CommonWords>, memo: Memo) -> Reader<'a> {
+        Reader::new(key, None, None, common, false, &[], memo)
+    }
+
+    #[test]
+    fn the_forms_of_a_long_text_take_no_memory_after_it() {
+        let key = HashKey::new(&[7; 16]);
+        let mut read = reader(&key, None, Memo::default());
+        read.read(&(0..=MOST_FORMS).map(|number| format!("w{number} ")).collect::<String>(), &[]);
+        assert_eq!(read.into_memo().forms.capacity(), 0);
+    }
+
+    #[test]
+    fn forms_that_were_read_without_common_words_are_read_again_with_some() {
+        let (key, common) = (HashKey::new(&[7; 16]), CommonWords::new());
+        let mut without = reader(&key, None, Memo::default());
+        without.read("Roselstone", &[]);
+        let mut with = reader(&key, Some(&common), without.into_memo());
+        with.read("Roselstone", &[]);
+        assert_ne!(with.memo.forms[0].corpus.key, 0);
+    }
 }

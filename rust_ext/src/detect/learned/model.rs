@@ -73,6 +73,9 @@ pub struct Room {
 
 const LOW: f32 = -1e30;
 
+/// More than sums of two words' scores are rounded by.
+const MARGIN: f32 = 1e-3;
+
 /// The best labels (lane, plus `LANES` where a span goes on) for the scores in `room`; of equals that of the lowest lane.
 #[inline(always)]
 pub fn viterbi(room: &mut Room, transitions: &Transitions, used: usize) {
@@ -96,6 +99,11 @@ pub fn viterbi(room: &mut Room, transitions: &Transitions, used: usize) {
             begin[used..].fill(LOW);
             continue;
         }
+        // By how much they are better than `O`: a sum over a long text would be rounded by more than a word's scores.
+        let open = begin[0];
+        for lane in 0..LANES {
+            (begin[lane], inside[lane]) = (begin[lane] - open, inside[lane] - open);
+        }
         let mut step = Step { from: [0; LANES], is_inside: 0, stays: 0 };
         let mut best = [LOW; LANES];
         for lane in 0..LANES {
@@ -103,14 +111,11 @@ pub fn viterbi(room: &mut Room, transitions: &Transitions, used: usize) {
             best[lane] = if inside[lane] > begin[lane] { inside[lane] } else { begin[lane] };
         }
         let mut reached = [LOW; LANES];
-        for lane in 0..LANES {
-            reached[lane] = best[0] + transitions.next[lane];
-        }
-        // Most words follow `O`: where no span comes near it, none is tried. The margin is more than the sums can be rounded by.
-        let enough = best[0] - best[0].abs() * 1e-6 - 1e-3;
+        reached.copy_from_slice(&transitions.next[..LANES]);
+        // Most words follow `O`: where no span comes near it, none is tried.
         let mut is_near = 0u32;
         for from in 0..LANES {
-            is_near |= u32::from(best[from] + gain[from] > enough) << from;
+            is_near |= u32::from(best[from] + gain[from] > -MARGIN) << from;
         }
         while is_near != 0 {
             let from = is_near.trailing_zeros() as usize;

@@ -58,6 +58,18 @@ fn viterbi_finds_the_best_of_all_ways() {
 }
 
 #[test]
+fn words_of_a_long_text_have_labels_as_those_of_a_short_one() {
+    let transitions = Transitions::zero();
+    let mut block = [[0f32; WIDTH]; 4];
+    block.iter_mut().for_each(|scores| scores[0] = 1000.0);
+    block[1][1] = 1000.25;
+    let mut room = Room::default();
+    room.scores = block.repeat(1 << 16);
+    viterbi(&mut room, &transitions, 2);
+    assert!(room.labels.chunks(4).all(|labels| labels == [0, 1, 0, 0]));
+}
+
+#[test]
 fn scores_are_sums_of_the_rows_that_are_seen() {
     let names = ["Zuvxo", "Abelt", "Mirnow", "Qest", "Ploko", "Wandry", "Ilvet", "Tsoru"];
     let written: Vec<String> =
