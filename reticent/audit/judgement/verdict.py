@@ -624,7 +624,10 @@ def _lower_end(row: Row) -> float:
 FEW = "too few people to say"
 SIDES_DIFFER = "the two sides differ without the model"
 FAULT_OF_THE_RUN = "a fault of the run"
-UNSURE = "the estimate is beyond the threshold, but its interval does not exclude that nothing was learned"
+UNSURE = (
+    "the estimate is beyond the threshold, but its interval, wider where both sides of 0.5 count, does not exclude "
+    "that nothing was learned"
+)
 BY_CHANCE = "the estimate is beyond the threshold, but of so many tests of a given list one is so by chance alone"
 WIDE = "the interval is too wide: its upper end is beyond the threshold"
 WITHOUT_TWIN = "nothing proves that the attack would have found anything: there is no unprotected twin"
