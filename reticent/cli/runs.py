@@ -69,8 +69,8 @@ PartOption = Annotated[
 
 def print_plan(job: Job, quiet: bool, as_json: bool) -> None:
     """Print what the audit of a job's run can show and what it costs; raise what the run would at its start for
-    settings, files or libraries that it cannot use, for too few documents or too small a budget. Not for a
-    target_epsilon that no noise reaches: to search for it takes seconds a recipe."""
+    settings, files or libraries that it cannot use, for too few documents, for an epsilon that no noise reaches or
+    too small a budget."""
     run = Run(job, new_progress(quiet))
     check_settings(run.read_only_copy())  # no base model is downloaded
     sides = sides_of(run)

@@ -279,13 +279,6 @@ def plan_privacy(
     if sigma is None:
         assert config.target_epsilon is not None
         sigma = _noise_for(config.target_epsilon, delta, rate, num_steps, config.accountant, config.vocabulary)
-        if sigma > (expected := rate * num_units):  # more in each number than all gradients of a step can add up to
-            least = epsilon_of(rate, expected, num_steps, delta, config.accountant, config.vocabulary)
-            raise PolicyError(
-                f"train.dp.target_epsilon: {config.target_epsilon:g} needs noise of {sigma:.3g} times the gradient of "
-                f"one {config.unit}, and a step has {expected:.3g} of {num_units:,}: nothing could be learned; epsilon "
-                f"{show_epsilon(least)} is the least at this size, or take larger batches or fewer epochs"
-            )
     epsilon: float | None = None
     accountant: str = config.accountant
     if not unaccounted:
@@ -312,7 +305,8 @@ def plan_steps(
     Raises
     ------
     PolicyError
-        There is no unit, ``target_delta`` is not below 1/units, or there would be over a million steps.
+        There is no unit, ``target_delta`` is not below 1/units, there would be over a million steps, or
+        ``target_epsilon`` needs more noise than the gradients of all units of a step can add up to.
     """
     if num_units < 1:
         raise PolicyError(f"train.dp: there is no {config.unit} to train on")
@@ -330,7 +324,36 @@ def plan_steps(
             f"train.dp.sample_rate: {rate:.3g} makes {num_steps:,} steps, {rate * num_units:.3g} {config.unit}s "
             f"expected in each; at most {MAX_STEPS:,}: give a larger sample_rate, or a larger batch_size in its place"
         )
+    if config.noise_multiplier is None and isinstance(config.target_epsilon, float):
+        _require_reachable_epsilon(config, config.target_epsilon, delta, rate, num_steps, num_units)
     return num_units, delta, rate, steps_per_epoch
+
+
+def _require_reachable_epsilon(
+    config: PrivacyConfig, epsilon: float, delta: float, rate: float, num_steps: int, num_units: int
+) -> None:
+    """Raise `PolicyError` where a private vocabulary alone spends a target epsilon, or where even noise as large as the
+    gradients of all units that a step expects costs more: nothing could be learned."""
+    if config.vocabulary is not None:
+        alone = cost_of(rate, math.inf, 0, delta, config.accountant, config.vocabulary)[0]
+        if alone >= epsilon - _tolerance(epsilon):
+            raise PolicyError(
+                f"train.dp.target_epsilon: {epsilon:g} at delta {show_delta(delta)} leaves nothing for the training: "
+                f"the vocabulary alone spends {show_epsilon(alone)}; give more, or lower threshold.epsilon"
+            )
+    expected = rate * num_units
+    least = epsilon_of(rate, expected, num_steps, delta, config.accountant, config.vocabulary)
+    if least > epsilon:
+        raise PolicyError(
+            f"train.dp.target_epsilon: {epsilon:g} needs noise of over {expected:.3g} times the gradient of one "
+            f"{config.unit}, and a step has {expected:.3g} of {num_units:,}: nothing could be learned; epsilon "
+            f"{show_epsilon(least)} is the least at this size, or take larger batches or fewer epochs"
+        )
+
+
+def _tolerance(epsilon: float) -> float:
+    """Return by how much the epsilon of a training may stay below its target."""
+    return min(0.01, epsilon / 100)
 
 
 def refuse_conflicts(*trainings: tuple[TrainConfig, PrivacyConfig]) -> None:
@@ -499,14 +522,8 @@ def _noise_for(
     """Return the noise multiplier for a target epsilon, by PRV or, outside its grid, by Renyi divergences."""
     from opacus.accountants.utils import get_noise_multiplier
 
-    tolerance = min(0.01, epsilon / 100)
+    tolerance = _tolerance(epsilon)
     if vocabulary is not None:
-        alone = cost_of(sample_rate, math.inf, 0, delta, accountant, vocabulary)[0]
-        if alone >= epsilon - tolerance:
-            raise PolicyError(
-                f"train.dp.target_epsilon: {epsilon:g} at delta {show_delta(delta)} leaves nothing for the training: "
-                f"the vocabulary alone spends {show_epsilon(alone)}; give more, or lower threshold.epsilon"
-            )
         cost = partial(cost_of, accountant=accountant, vocabulary=vocabulary)
         return _least_noise(lambda noise: cost(sample_rate, noise, num_steps, delta)[0], epsilon, tolerance)
     if accountant == "prv" and epsilon <= LOOSE:

@@ -101,7 +101,11 @@ def test_a_plan_refuses_a_private_training_as_its_run_does(
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"target_delta": 0.5}, "target_delta: 5e-1 is not below 1 /"), ({"sample_rate": 1e-7}, "10,000,000 steps")],
+    [
+        ({"target_delta": 0.5}, "target_delta: 5e-1 is not below 1 /"),
+        ({"sample_rate": 1e-7}, "10,000,000 steps"),
+        ({"target_epsilon": 1e-4}, "is the least at this size"),
+    ],
 )
 def test_a_plan_refuses_a_training_whose_numbers_allow_none(
     settings: dict[str, float], message: str, hospital: Path, tmp_path: Path
