@@ -79,7 +79,9 @@ def test_a_command_without_memory_ends_with_one_line_and_what_it_left_is_repaire
         f"leave({room} << 20)\nsys.argv = ['reticent', 'index', *sys.argv[1:]]\nmain()"
     )
     done = run(script, documents, "--out", out, "-n", 3, "--set", "num_threads=1")
-    assert done.returncode == 1, done.stderr
+    # Where the C library has no memory for a thread of its own, it ends the process with 127 once the line is written.
+    expected = 127 if "thread-local data" in done.stderr else 1
+    assert done.returncode == expected, done.stderr
     assert done.stderr.splitlines()[-1] == f"reticent: {OUT_OF_MEMORY}"
     assert "Traceback" not in done.stderr
     assert "internal error" not in done.stderr
