@@ -871,7 +871,11 @@ def test_who_audits_a_model_of_others_is_told_what_to_do_and_not_to_train_it(
         (0.01, ENGLISH, "it may predict as many identifiers: the difference (1.0 points, −2.0 to 4.0) can be chance."),
         (-0.1, ENGLISH, "it predicts no fewer identifiers: the difference is −10.0 points (−13.0 to −7.0)."),
         (0.01, Texts("fr"), "l’écart (en points : 1,0, de −2,0 à 4,0) peut être dû au hasard."),
-        (-0.1, Texts("fr"), "il ne prédit pas moins d’identifiants : l’écart en points est de −10,0 (de −13,0 à −7,0)."),
+        (
+            -0.1,
+            Texts("fr"),
+            "il ne prédit pas moins d’identifiants : l’écart en points est de −10,0 (de −13,0 à −7,0).",
+        ),
     ],
 )
 def test_a_difference_with_an_interval_is_not_called_unmeasurable(excess: float, t: Texts, said: str) -> None:
