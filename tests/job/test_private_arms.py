@@ -407,7 +407,7 @@ def test_a_budget_has_room_by_the_number_of_individuals_that_is_declared(tmp_pat
     folder = hospital(tmp_path / "hospital", documents(0))
     run = Run(parse_job(job(folder, "dp-mlm", train__dp={**dp, "num_units": 5})))
     require_room(run)
-    with pytest.raises(PolicyError, match="target_delta: 1.5e-1 is not below 1 /"):
+    with pytest.raises(PolicyError, match=r"target_delta: 1\.5e-1 is not below 1 /"):
         require_room(Run(parse_job(job(folder, "dp-mlm", train__dp=dp))))
 
 
@@ -429,7 +429,13 @@ def test_a_budget_has_room_by_the_numbers_that_its_own_trainings_declare(tmp_pat
     values["model"] = [few]
     require_room(Run(parse_job(values)))
     values["model"] = [few, model]
-    with pytest.raises(PolicyError, match="target_delta: 1.5e-1 is not below 1 /"):
+    with pytest.raises(PolicyError, match=r"target_delta: 1\.5e-1 is not below 1 /"):
+        require_room(Run(parse_job(values)))
+    values["train"]["dp"] = {**dp, "target_delta": 0.09}
+    values["model"] = [few, model]
+    require_room(Run(parse_job(values)))
+    values["model"] = [few, model, {**model, "name": "second"}]
+    with pytest.raises(PolicyError, match="privacy budget"):
         require_room(Run(parse_job(values)))
 
 
