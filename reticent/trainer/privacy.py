@@ -272,9 +272,10 @@ def plan_privacy(
     if isinstance(config.target_epsilon, tuple):
         raise PolicyError("train.dp.target_epsilon: a list is for a job, which trains one model for each; give one")
     unaccounted = (*config.unaccounted, *unaccounted)
-    num_units, delta, rate, steps_per_epoch = plan_steps(config, num_units, num_epochs, batch_size)
+    num_units, delta, rate, steps_per_epoch = plan_sampling(config, num_units, num_epochs, batch_size)
     num_steps = num_epochs * steps_per_epoch
     refuse_promise(config, unaccounted)
+    require_reachable_epsilon(config, num_units, num_epochs, batch_size)
     sigma = config.noise_multiplier
     if sigma is None:
         assert config.target_epsilon is not None
@@ -296,7 +297,7 @@ def plan_privacy(
     )
 
 
-def plan_steps(
+def plan_sampling(
     config: PrivacyConfig, num_units: int, num_epochs: int, batch_size: int
 ) -> tuple[int, float, float, int]:
     """Return (units, delta, sample rate, steps per epoch) of a private training: its plan without the search for the
@@ -305,8 +306,7 @@ def plan_steps(
     Raises
     ------
     PolicyError
-        There is no unit, ``target_delta`` is not below 1/units, there would be over a million steps, or
-        ``target_epsilon`` needs more noise than the gradients of all units of a step can add up to.
+        There is no unit, ``target_delta`` is not below 1/units, or there would be over a million steps.
     """
     if num_units < 1:
         raise PolicyError(f"train.dp: there is no {config.unit} to train on")
@@ -324,16 +324,16 @@ def plan_steps(
             f"train.dp.sample_rate: {rate:.3g} makes {num_steps:,} steps, {rate * num_units:.3g} {config.unit}s "
             f"expected in each; at most {MAX_STEPS:,}: give a larger sample_rate, or a larger batch_size in its place"
         )
-    if config.noise_multiplier is None and isinstance(config.target_epsilon, float):
-        _require_reachable_epsilon(config, config.target_epsilon, delta, rate, num_steps, num_units)
     return num_units, delta, rate, steps_per_epoch
 
 
-def _require_reachable_epsilon(
-    config: PrivacyConfig, epsilon: float, delta: float, rate: float, num_steps: int, num_units: int
-) -> None:
-    """Raise `PolicyError` where a private vocabulary alone spends a target epsilon, or where even noise as large as the
-    gradients of all units that a step expects costs more: nothing could be learned."""
+def require_reachable_epsilon(config: PrivacyConfig, num_units: int, num_epochs: int, batch_size: int) -> None:
+    """Raise `PolicyError` where a private vocabulary alone spends ``target_epsilon``, or where even noise as large as
+    the gradients of all units that a step expects costs more: nothing could be learned. Cost: under a second."""
+    epsilon = config.target_epsilon
+    if not isinstance(epsilon, float):
+        return
+    num_units, delta, rate, steps_per_epoch = plan_sampling(config, num_units, num_epochs, batch_size)
     if config.vocabulary is not None:
         alone = cost_of(rate, math.inf, 0, delta, config.accountant, config.vocabulary)[0]
         if alone >= epsilon - _tolerance(epsilon):
@@ -342,6 +342,7 @@ def _require_reachable_epsilon(
                 f"the vocabulary alone spends {show_epsilon(alone)}; give more, or lower threshold.epsilon"
             )
     expected = rate * num_units
+    num_steps = num_epochs * steps_per_epoch
     least = epsilon_of(rate, expected, num_steps, delta, config.accountant, config.vocabulary)
     if least > epsilon:
         raise PolicyError(

@@ -28,7 +28,8 @@ from reticent.trainer.privacy import (
     BUDGET_FILE,
     Guarantee,
     plan_privacy,
-    plan_steps,
+    plan_sampling,
+    require_reachable_epsilon,
     show_delta,
     show_epsilon,
     together,
@@ -133,7 +134,7 @@ def _budgets(run: Run) -> list[Budget]:
 
 def _pending_costs(run: Run, *, include_charged: bool = False) -> dict[Budget, list[Spending]]:
     """Return budget -> entries of the job's private trainings, heads and vocabularies that are not charged yet; with
-    ``include_charged`` also those that are."""
+    ``include_charged`` also those that are. `PolicyError` for one that is not, and whose epsilon no noise reaches."""
     found: dict[Budget, list[Spending]] = {}
     for budget in _budgets(run):
         drawn = {each.run for each in budget.spent()}
@@ -141,11 +142,13 @@ def _pending_costs(run: Run, *, include_charged: bool = False) -> dict[Budget, l
             cost = _vocabulary_entry(run, budget, noise, words, all_k)
             if include_charged or cost.run not in drawn:
                 found.setdefault(budget, []).append(cost)
-    for training in _private_trainings(run):
-        path = run.folder / training[0]
+    for name, recipe, privacy, *size in _private_trainings(run):
+        path = run.folder / name
         is_charged = (path / MANIFEST).exists() or bool(resumable_folders_of(path))
+        if not is_charged:
+            require_reachable_epsilon(privacy, _num_units(run, privacy.unit), *size)
         if include_charged or not is_charged:
-            budget, cost = _training_entry(run, *training)
+            budget, cost = _training_entry(run, name, recipe, privacy, *size)
             found.setdefault(budget, []).append(cost)
     return found
 
@@ -185,7 +188,7 @@ def _training_entry(
     asked = partial(Spending, run=name, corpus=budget.corpus, about=about)
     if isinstance(target, float):
         cap = None if privacy.unit == "record" else privacy.max_documents
-        _, delta, *_ = plan_steps(privacy, num_units, num_epochs, batch_size)
+        _, delta, *_ = plan_sampling(privacy, num_units, num_epochs, batch_size)
         cost = Guarantee(epsilon=target, delta=delta, unit=privacy.unit, max_documents=cap)
         return budget, asked(guarantee=cost)
     plan = plan_privacy(privacy, num_units, num_epochs, batch_size, unaccounted_steps(recipe))
