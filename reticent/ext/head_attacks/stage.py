@@ -24,7 +24,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from reticent.audit.evidence.json_form import from_json, to_json
 from reticent.audit.evidence.model import ModelEvidence
@@ -482,7 +481,7 @@ def check_attributes(run: Run) -> None:
     config, corpus = _config(run), run.whole_corpus
     if config.records is not None:
         names = corpus.scan().column("individual_id").unique()
-        read_listed_records(config.records, run.job.corpus.ids, pa.chunked_array([names]), config.attributes)
+        read_listed_records(config.records, run.job.corpus.ids, names, config.attributes)
     elif config.attributes:
         for _ in corpus.batches(columns=tuple(f"{SOURCE_COLUMN}{name}" for name in config.attributes)):
             pass  # every value is checked as it is read

@@ -171,7 +171,7 @@ def drawn_individuals(individuals: Individuals, most: int, seed: int, left_out: 
     return np.sort(np.concatenate(parts))
 
 
-def read_listed_records(records: str, ids: str, names: pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
+def read_listed_records(records: str, ids: str, names: pa.Array, columns: Sequence[str]) -> pa.Table:
     """Return a table of records with ``columns``, its ids normalised as those of the documents (``names``) were.
 
     Raises
@@ -181,7 +181,7 @@ def read_listed_records(records: str, ids: str, names: pa.ChunkedArray, columns:
     """
     path = Path(records)
     table, _ = read_record_table(path, ["individual_id", *columns])
-    known, given = (column.combine_chunks().cast(pa.string()) for column in (names, table.column("individual_id")))
+    known, given = (column.cast(pa.string()) for column in (names, table.column("individual_id").combine_chunks()))
     given = normalise_listed_ids(given, known, ids, str(path), lambda row: f"row {row + 1}")  # type: ignore[arg-type]
     return table.set_column(table.schema.get_field_index("individual_id"), "individual_id", given)
 
@@ -192,7 +192,7 @@ def add_fields_from_table(
     """Read a table of records, and add the values of ``columns`` to ``known``, the fields of each tested individual.
     ``row_of`` maps an individual's code to the index in ``known`` (-1: not tested).
     """
-    names = individuals.table.column("individual_id")
+    names = individuals.table.column("individual_id").combine_chunks()
     table = read_listed_records(records, ids, names, columns)
     code_of = {name: code for code, name in enumerate(names.to_pylist())}
     for row, name in enumerate(table.column("individual_id").to_pylist()):
