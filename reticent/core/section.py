@@ -181,8 +181,8 @@ class Section(BaseModel):
         return self
 
     def check_complete(self) -> None:
-        """Raise an error if complete settings, those of a library user, contradict each other; a job's are checked
-        after it has filled them in."""
+        """Raise an error if settings contradict each other. Called when a library user passes all of them; for a job,
+        once it has filled in what one section takes from another."""
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with these values changed, validated again."""

@@ -123,8 +123,12 @@ def require_room(run: Run, variants: Iterable[Variant], num_bytes: int) -> None:
 def build_views(
     run: Run, model: ModelSection, variants: Mapping[str, Variant], samples: Samples, outputs: Outputs
 ) -> None:
-    """Write a model's outdated token stores with protection flags (views); ``variants`` maps artefact names to their
-    variants."""
+    """Write those of a model's views (token stores with protection flags) that are missing or out of date.
+
+    Parameters
+    ----------
+    variants : for each view, by the name of its artefact, what is protected in it and how its text is rewritten
+    """
     stale = {name: variant for name, variant in variants.items() if name in outputs}
     for name in KEPT_BEFORE:
         shutil.rmtree(run.folder / name, ignore_errors=True)

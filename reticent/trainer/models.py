@@ -141,7 +141,7 @@ def _quiet() -> Iterator[None]:
 
 @lru_cache(maxsize=64)
 def _warn_of_random_weights(name: str, weights: tuple[str, ...]) -> None:
-    """Warn once for each model of weights that its files lack."""
+    """Warn that a model's files lack some weights, which were drawn at random; once for each model."""
     if weights:
         shown = ", ".join(weights[:3]) + (f" and {len(weights) - 3} more" if len(weights) > 3 else "")
         log_warning(

@@ -42,8 +42,8 @@ class SampledIdentifiers:
         return any(0 < (count or 0) < cell for count in (self.individuals_missed, self.individuals_found))
 
     def as_bounds(self, unpublished: SampledIdentifiers) -> SampledIdentifiers:
-        """Return the recall and the number of missed identifiers of ``unpublished`` as bounds, rounded outwards so that
-        they do not reveal the exact numbers."""
+        """Return these published figures with bounds in place of the recall and the number of missed identifiers:
+        those of the ``unpublished`` figures, rounded outwards so that the exact numbers stay hidden."""
         most = _rounded_up(unpublished.unprotected.high or 0.0)
         if (unpublished.recall.value or 0.0) < 0.5:
             recall = self.recall.bounded(math.ceil((unpublished.recall.high or 0.0) * 100) / 100, "below")

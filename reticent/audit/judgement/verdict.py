@@ -140,7 +140,8 @@ def _unjudged_row(number: Number, controls: Sequence[Twins], threshold: float, *
 def gate_outcome(
     estimate: Estimate | None, at_most: float, control: bool | None, *, small_cell: int = 5
 ) -> tuple[str, str]:
-    """Return (outcome, reason) of an estimate at a gate: pass, fail, or no power.
+    """Compare an estimate with a gate's upper limit ``at_most``; return (outcome, reason), where the outcome is pass,
+    fail, or no power, if the estimate is missing or too uncertain or the attack succeeds nowhere.
 
     Parameters
     ----------
@@ -752,8 +753,8 @@ def _judge_row(row: Row, has_twin: bool, base_knows: bool, cell: int, num_rates:
 
 
 def _apply_gates(result: RiskResult, risk: Risk, model: ModelEvidence, audit: AuditEvidence) -> RiskResult:
-    """Return the result of a risk, changed to beyond if a gate of the job on it failed, and to not shown if it was
-    within but a required gate has no power."""
+    """Return a risk's result after the job's gates on it: 'beyond' if one failed; 'not shown' if it was 'within' but a
+    required gate has no statistical power; else unchanged."""
     rows = [row for row in (audit.verdict.results if audit.verdict else ()) if _is_about(row, risk, model)]
     if any(row.outcome == FAIL for row in rows):
         return replace(result, outcome=BEYOND, relevant=True, reason="a gate of the job failed")

@@ -220,7 +220,8 @@ HEAD_ATTACKS: Final[Mapping[str, Attack]] = table_of(
 
 
 def head_scores(target: HeadScores, shadows: HeadShadows | None) -> dict[str, np.ndarray]:
-    """Return the document scores of every attack on a head whose inputs exist, by name, float64 (D,)."""
+    """Return a score of each document, float64 (D,), of every attack on a classifier or tagger, by the attack's name;
+    without shadow heads, of those that need none."""
     rows = [row for row in HEAD_ATTACKS.values() if shadows is not None or Need.SHADOWS not in row.needs]
     return {row.name: row.score(target, shadows) for row in rows}
 

@@ -140,8 +140,8 @@ _SURFACES: Final = pa.schema([("surface", pa.string()), ("listed", pa.int64()), 
 
 
 def _surfaces(how: Protection, number: int, data: bytes, spans: bytes) -> pa.Table | None:
-    """Return a table of the surface forms (normalised words) in a partition's documents, marked where a detected
-    identifier there has them; None if it is empty."""
+    """Return a table of the distinct surface forms (normalised words) of a partition's documents, each with a flag
+    whether an identifier detected in the partition contains it; None if there are no documents."""
     if not data:
         return None
     surfaces = how.surfaces(decoded(data)).cast(pa.string())

@@ -93,7 +93,8 @@ class AdbcDatabase:
             yield pa.record_batch([*ids, digests], schema=DOCUMENTS_LEFT)
 
     def query_of(self, column: str, condition: str | None = None) -> str:
-        """Return an SQL query by which a user can find the rows whose ``column`` is at fault."""
+        """Return an SQL query, for an error message, of the rows whose ``column`` fulfils ``condition``; without
+        one, the values of the column that occur more than once."""
         return self._selection([column]).query_of(column, condition)
 
     def _selection(self, columns: Sequence[str]) -> Selection:

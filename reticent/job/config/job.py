@@ -465,7 +465,7 @@ def load_job(path: str | Path) -> Job:
     try:
         values = (read_json if is_kept else read_toml)(path, PolicyError)
     except PolicyError as error:
-        raise PolicyError("; ".join([str(error), *_doubled_options(Path(path))])) from None
+        raise PolicyError("; ".join([str(error), *_options_given_twice(Path(path))])) from None
     return parse_job(with_end_of_text(_without_removed_detection(values) if is_kept else values, is_kept), str(path))
 
 
@@ -504,9 +504,10 @@ def with_end_of_text(values: Any, is_kept: bool = False) -> Any:
     return {**values, "train": {**own, "end_of_text": bool(kept)}}
 
 
-def _doubled_options(path: Path) -> Iterator[str]:
-    """Yield an error message for a detector given both in short form and as a table, which TOML reports as a duplicate
-    name."""
+def _options_given_twice(path: Path) -> Iterator[str]:
+    """Yield an error message for each detector option that a job gives twice, as ``name = …`` and in a table of the
+    detector; TOML's own message names only a duplicate.
+    """
     with suppress(OSError, ValueError):
         text = path.read_text()
         for name, row in DETECTORS.items():
