@@ -102,8 +102,8 @@ SIZES = {
         bootstrap=100,
     ),
     "hours": Size(
-        cells=(("generated", "clm", "small"),), individuals=3_000, words=24, epochs=(6, 6),
-        shadowed=("{}", "pp{}"), train={"window_length": 48, "batch_size": 16, "device": "cpu"},
+        cells=(("generated", "clm", "small"), ("mtsamples", "clm", "small")), individuals=3_000, words=24,
+        epochs=(6, 6), shadowed=("{}", "pp{}"), train={"window_length": 48, "batch_size": 16, "device": "cpu"},
         foundation={"vocab_size": 3000, "hidden_size": 64, "num_layers": 2, "num_heads": 4, "num_epochs": 4},
     ),
     "cpu": Size(
