@@ -103,6 +103,8 @@ class ShownModel:
     about: str
     recipe: Recipe | None
     is_unprotected: bool
+    #: Whether who reads this cannot train it again.
+    is_elsewhere: bool
 
     @property
     def name(self) -> str:
@@ -146,6 +148,7 @@ def shown_models(audit: AuditEvidence, words: Texts) -> list[ShownModel]:
                 ),
                 recipe=recipe,
                 is_unprotected=is_unprotected(recipe, model),
+                is_elsewhere=is_elsewhere(audit),
             )
         )
     return found
@@ -435,6 +438,8 @@ def change_of(model: ShownModel, words: Texts) -> str:
         changes = _needed_changes(deciding, words)
     else:
         changes = [words.evidence(advice("emission", model.evidence, None))]
+    if row.outcome == BEYOND and model.is_elsewhere:
+        return Marked(words("verdict.refuse_it_or_ask_for_another", changes=words.apart(changes)), *marks)
     return Marked(words("verdict.what_would_change_it_changes", changes=words.apart(changes)), *marks)
 
 
@@ -455,7 +460,7 @@ def _needed_changes(deciding: list[RiskResult], words: Texts) -> list[str]:
     if WITHOUT_TWIN in reasons:
         found.append(words("verdict.train_the_same_model_without_protection"))
     if NOTHING_FOUND in reasons:
-        found.append(words("verdict.train_it_here"))
+        found.append(words("verdict.ask_who_trained_it_to_audit_it"))
     if WITHOUT_POWER in reasons:
         found.append(words("verdict.train_the_model_without_protection_until_a"))
     if WITHOUT_SHADOWS in reasons:
