@@ -507,12 +507,9 @@ def number_in_words(what: str, words: Texts) -> str:
             return f"{number_in_words(what.removesuffix(f', {over}'), words)}, {words.evidence(over)}"
     if found := PASSAGES.fullmatch(what):
         if found[2]:
-            return words(
-                "common.passages_that_come_back_within_draws_tries",
-                draws=words.count(int(found[2].replace(",", ""))),
-                tokens=found[1],
-            )
-        return words("common.passages_that_come_back_word_for_word_given", tokens=found[1])
+            draws, key = int(found[2].replace(",", "")), "common.passages_that_come_back_within_draws_tries"
+            return words(key, draws=words.count(draws), count=draws, tokens=found[1])
+        return words("common.passages_that_come_back_word_for_word_given", tokens=found[1], count=int(found[1]))
     if found := NEARLY.fullmatch(what):
-        return words("common.passages_that_nearly_come_back_given", tokens=found[1])
+        return words("common.passages_that_nearly_come_back_given", tokens=found[1], count=int(found[1]))
     return words.evidence(what)
