@@ -127,6 +127,11 @@ class DiagnosesConfig(Section):
             raise ValueError("diagnoses need terms = FILE, or column = the column that has them")
         return self
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that are read, of the documents or the table of records."""
+        return (*filter(None, (self.column,)), *self.demographics, *self.encounter)
+
 
 class GenerationConfig(Section):
     """Leakage in text that causal models generate from the beginnings of documents of both sides.

@@ -211,7 +211,7 @@ def check_run(
     TrainingError
         A base model reads no windows of the wanted length.
     CorpusError
-        The labels, or attributes that attacks on heads infer, cannot be read.
+        The labels, attributes that attacks on heads infer, or columns of the diagnoses cannot be read.
     """
     check_settings(
         run, counts=counts, models=models, trains=trains, classifies=classifies, audits=audits, reports=reports
@@ -417,12 +417,14 @@ def _require_word_lists(run: Run) -> None:
 
 
 def check_columns(run: Run) -> None:
-    """Raise `CorpusError` where the column of a classifier's classes, or one of the attributes that attacks on heads
-    infer, cannot be read; called as soon as the documents can be read."""
+    """Raise `CorpusError` where the column of a classifier's classes, an attribute that attacks on heads infer, or a
+    column of the diagnoses cannot be read; called as soon as the documents can be read."""
     if run.job.classify is not None:
         resolve("reticent.ext.classify.stage:check_labels")(run)
     if run.job.audit.heads is not None:
         resolve("reticent.ext.head_attacks.stage:check_attributes")(run)
+    if run.job.audit.diagnoses is not None:
+        resolve("reticent.ext.ladder.stage:check_columns")(run)
 
 
 def require_audit(run: Run) -> None:

@@ -89,8 +89,10 @@ def _needed_individuals_clauses(risk: Risk, job: Job, sides: Sides | None, t: Te
         if _has_enough_individuals(risk, job, sides):
             yield t("reach.enough", **have)
         else:
-            more = [t.count(max(needed - there, 0)) for needed, there in zip((members, others), sides, strict=True)]
-            yield t("reach.missing", **have, more_members=more[0], more_others=more[1])
+            more = [max(needed - there, 0) for needed, there in zip((members, others), sides, strict=True)]
+            of_members = t("reach.n_members", n=t.count(more[0]), count=more[0])
+            of_others = t("reach.n_others", n=t.count(more[1]), count=more[1])
+            yield t("reach.missing", **have, more_members=of_members, more_others=of_others)
     sections = {"context": job.audit.inversion, "passages": job.extraction}
     if sections.get(risk.name, True) is None:
         yield t("reach.not_measured", by=risk.measured_by)

@@ -44,7 +44,7 @@ def more_columns(job: Job) -> list[str]:
     label = job.classify.label if job.classify is not None else None
     ladder = job.audit.diagnoses
     if ladder is not None and ladder.records is None:
-        columns += [*filter(None, (ladder.column,)), *ladder.demographics, *ladder.encounter]
+        columns += ladder.columns
     heads = job.audit.heads
     if heads is not None and heads.records is None:
         columns += heads.attributes

@@ -200,7 +200,8 @@ class Guarantee:
         return f"An epsilon above {MEANINGLESS:.0f} protects nobody: more noise (a larger noise_multiplier) is needed."
 
     def __str__(self) -> str:
-        cap = f" (at most {self.max_documents} documents each)" if self.max_documents is not None else ""
+        most = "one document" if self.max_documents == 1 else f"{self.max_documents} documents"
+        cap = f" (at most {most} each)" if self.max_documents is not None else ""
         if self.epsilon is None:
             return f"no epsilon (per {self.unit}): not accounted: {', '.join(self.unaccounted)}"
         return f"epsilon {show_epsilon(self.epsilon)} at delta {show_delta(self.delta)} per {self.unit}{cap}"

@@ -879,6 +879,29 @@ def test_a_model_trained_elsewhere_is_never_within_whatever_its_copies_are_calle
 
 
 @pytest.mark.parametrize(
+    ("person", "en", "fr"),
+    [
+        (0.8, "Refuse it, or ask who trained it to train another: differential privacy, more people or fewer epochs",
+         "Le refuser, ou demander à qui l’a entraîné d’en entraîner un autre : la confidentialité différentielle"),
+        (0.5, "What would change it: ask who trained it to audit it beside a model without protection",
+         "Ce qui le changerait : demander à qui l’a entraîné de l’auditer à côté d’un modèle sans protection"),
+    ],
+)  # fmt: skip
+def test_who_cannot_train_the_model_is_told_to_refuse_it_or_to_ask_who_trained_it(
+    person: float, en: str, fr: str
+) -> None:
+    model = entry("given", **QUIET | {"person": (person, 0.02)})
+    for settings, wanted in (({"subject": {}}, True), ({}, False)):
+        audit = audit_of(model, settings=settings)
+        audit = replace(audit, risks=judge_risks(audit))
+        for language, said in (("en", en), ("fr", fr)):
+            (shown,) = shown_models(audit, Texts(language))
+            assert change_of(shown, Texts(language)).replace("\xa0", " ").startswith(said) == wanted
+        (row,) = audit.risks.rows if audit.risks else ()
+        assert [said in row.change for said in ("ask who trained it", "refuse it")] == [wanted, wanted]
+
+
+@pytest.mark.parametrize(
     ("given", "half", "p_value", "outcomes"),
     [(False, 0.08, 0.01, {B}), (True, 0.08, 0.01, {N}), (True, 0.03, 0.01, {B, N}), (True, 0.08, 1e-5, {N, B})],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import math
 import re
 import string
 from collections.abc import Iterator
@@ -27,8 +28,10 @@ from reticent.audit.judgement.rows import (
 from reticent.audit.membership.asking import EVERY_ATTACK
 from reticent.audit.membership.measure import subgroup_labels
 from reticent.audit.membership.validity import OTHER_WAY
+from reticent.audit.scoring.generate import Decoding
 from reticent.audit.texts import LANGUAGES, NO_BREAK, THIN, Forms, Texts, catalogue
 from reticent.ext.dossier.page import CLAIMS
+from reticent.trainer.privacy import Guarantee
 
 AUDIT = Path(texts.__file__).parent
 DOSSIER = AUDIT.parent / "ext" / "dossier"
@@ -54,8 +57,10 @@ def names_in(text: str) -> set[str]:
 
 
 def names_of(key: str) -> set[str]:
-    """The values that a text needs, in either language and any form."""
-    return {name for text in catalogue()[key].values() for form in forms_of(text) for name in names_in(form)}
+    """The values that a text needs, in either language and any form, and the count that chooses the form."""
+    texts_of_key = catalogue()[key].values()
+    names = {name for text in texts_of_key for form in forms_of(text) for name in names_in(form)}
+    return names if all(isinstance(text, str) for text in texts_of_key) else names | {"count"}
 
 
 def test_every_text_is_there_in_both_languages_with_the_same_values() -> None:
@@ -184,7 +189,9 @@ def test_every_text_that_evidence_can_hold_has_its_french() -> None:
     )
     said += ["beyond", "within", "not shown", "pass", "fail", "no power", OTHER_WAY, "fewer than 5 subjects"]
     said += ["epsilon 3.21 at delta 1e-05 per individual (at most 4 documents each)", "majority class"]
-    said += ["sampling at temperature 0.7 from the 50 likeliest tokens"]
+    said += [str(Guarantee(epsilon=each, delta=1e-5, unit=unit, max_documents=1)) for each in (3.21, math.inf)
+             for unit in ("individual", "household")]  # fmt: skip
+    said += [str(Decoding(temperature=0.7, top_k=num)) for num in (1, 50)]
     said += [FEW_DIAGNOSED, NO_BASE_PASSAGES, NO_HEAD, NO_WHOLE_PASSAGES]  # notes of a risk
     assert len(said) > 75
     french = Texts("fr")
@@ -254,6 +261,23 @@ def test_french_marks_have_the_no_break_spaces_of_print() -> None:
         ("plots.m_words_share", {"share": "x"}, "1 word: x", f"1 mot{NO_BREAK}: x"),
         ("plots.count_of_n_words", {"total": 450}, "450 of 1 word", "450 de 1 mot"),
         ("findings.gates_passed", {}, "1 passed", "1 remplie"),
+        ("common.n_documents_without_a_text_were_left_out", {"n": 1}, "1 document without a text was left out.",
+         "1 document sans texte a été laissé de côté."),
+        ("common.passages_that_come_back_within_draws_tries", {"draws": 1, "tokens": 50},
+         "passages that come back at the first draw, given the 50 tokens before them",
+         "passages qui reviennent au premier tirage, après les 50 unités de texte qui les précèdent"),
+        ("report.n_individuals_have_no_document_left", {"n": 1},
+         "1 individual has no document left: no number is about them.",
+         f"1 personne n’a plus de document{NO_BREAK}: aucun chiffre ne la concerne."),
+        ("report.n_are_used_on_both_sides", {"n": 1}, "1 is used on both sides", "1 commun"),
+        ("extraction.n_draws", {"n": 1}, "1 draw", "1 tirage"),
+        ("dossier.n_people", {"n": 1}, "1 person", "1 personne"),
+        ("reach.n_others", {"n": 1}, "1 other", "1 autre personne"),
+        ("self.likelihood", {"one_in": 9, "hundred": 2, "prompts": 1},
+         "About 1 answer in 9 would be exactly your item; within 100 answers the chance that it shows is 2 %. "
+         "1 question was asked.",
+         f"Environ 1 réponse sur 9 serait exactement votre donnée{THIN}; sur 100 réponses, la chance qu’elle "
+         f"apparaisse est de 2{NO_BREAK}%. 1 question posée."),
         ("findings.gates_failed", {}, "1 failed", "1 non remplie"),
         ("card.title", {"recipe": "clm", "model": "gpt2"}, "# clm of gpt2, after 1 epoch\n",
          "# clm de gpt2, après 1 époque\n"),

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fixtures.processor_time import processor_seconds
 
 from reticent import _rust
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
@@ -205,6 +206,15 @@ def test_a_spoilt_tagger_is_refused(tagger, tmp_path: Path, spoil, key: bytes, m
     spoil(path)
     with pytest.raises(ArtifactError, match=message):
         read_tagger(path, key)
+
+
+def test_finds_that_lie_over_one_another_cost_no_more_for_each(tagger) -> None:
+    def seconds(num: int) -> float:
+        texts, ends = pa.array(["Zuvxo " * num]), np.arange(5, 6 * num, 6, dtype=np.int32)
+        hints = (np.array([0, num]), np.zeros(num, np.int32), ends, np.zeros(num, np.uint32))
+        return processor_seconds(lambda: tagger.core.find(texts, hints, ["rules:NAME"], num_threads=1))
+
+    assert seconds(32_000) < 20 * seconds(4_000)
 
 
 def test_a_find_of_no_detector_is_refused(tagger) -> None:

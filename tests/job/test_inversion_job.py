@@ -80,7 +80,7 @@ def test_inversion_stands_in_the_report_and_names_nobody(done: Run) -> None:
     folder = done.folder / "report"
     shown = (folder / "report.html").read_text() + (folder / "report.json").read_text()
     assert "Identifiers that are context only" in shown
-    assert "8 tokens given, 8 written, samples: 1" in shown
+    assert "tokens given: 8, written: 8, samples: 1" in shown
     assert all("by_category" in model for model in json.loads((folder / "report.json").read_text())["models"])
     records = pq.read_table(done.folder.parent / "hospital" / "records.parquet")
     assert not [item for name in ("phone", "email", "last_name") for item in records[name].to_pylist() if item in shown]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from fixtures.command import command
 
 from reticent.audit.judgement.rows import FEW_DIAGNOSED
 from reticent.audit.membership.names import RUNGS
@@ -17,7 +18,8 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.schema import MEMBERS
 from reticent.engine.synthetic import DIAGNOSES, SynthConfig, synthesize
 from reticent.ext.ladder.stage import ladder_inputs
-from reticent.job.config import parse_job
+from reticent.job.config import Job, parse_job
+from reticent.job.config.job import kept_content
 from reticent.job.maker import build_step
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
@@ -136,28 +138,47 @@ def test_a_model_that_was_trained_elsewhere_is_asked_too(done: Run, tmp_path: Pa
     assert found.verbatim
 
 
+def with_changes(hospital: Path, folder: Path, diagnoses: dict[str, Any]) -> Job:
+    own = {
+        key: value.replace("HERE", str(folder)) if isinstance(value, str) else value for key, value in diagnoses.items()
+    }
+    return parse_job(job_values(hospital, **own) | {"out": str(folder / "run")})
+
+
 @pytest.mark.parametrize(
     ("diagnoses", "error", "said"),
     [
         ({"column": "illnesses"}, CorpusError, "column illnesses is missing"),
         ({"encounter": ["office"]}, CorpusError, "column office is missing"),
         ({"records": "HERE/none.parquet"}, CorpusError, "none.parquet"),
-        ({"terms": "HERE/none.toml"}, PolicyError, "none of 2 diagnoses stands in any text"),
         ({"records": None, "column": None, "demographics": ["age"]}, CorpusError, "age"),
+        ({"terms": "HERE/one.toml"}, PolicyError, "at least two are needed"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_before_any_training(
-    hospital: Path, tmp_path: Path, diagnoses: dict[str, Any], error: type[Exception], said: str
+def test_columns_and_lists_that_cannot_be_read_are_named_before_anything_runs(
+    hospital: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    diagnoses: dict[str, Any],
+    error: type[Exception],
+    said: str,
 ) -> None:
+    (tmp_path / "one.toml").write_text('[[diagnosis]]\nname = "scurvy"\n')
+    job = with_changes(hospital, tmp_path, diagnoses)
+    for until in ("train", "report"):
+        with pytest.raises(error) as found:
+            execute(Run(job), until)
+        assert said in str(found.value)
+    (tmp_path / "job.json").write_bytes(kept_content(job))
+    assert command("run", tmp_path / "job.json", "--plan") in (1, 2)
+    assert said in capfd.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_diagnoses_that_stand_in_no_text_are_refused_before_any_training(hospital: Path, tmp_path: Path) -> None:
     (tmp_path / "none.toml").write_text('[[diagnosis]]\nname = "scurvy"\n[[diagnosis]]\nname = "plague"\n')
-    own = {
-        key: value.replace("HERE", str(tmp_path)) if isinstance(value, str) else value
-        for key, value in diagnoses.items()
-    }
-    values = job_values(hospital, **own) | {"out": str(tmp_path / "run")}
-    with pytest.raises(error) as found:
-        execute(Run(parse_job(values)))
-    assert said in str(found.value)
+    with pytest.raises(PolicyError, match="none of 2 diagnoses stands in any text"):
+        execute(Run(with_changes(hospital, tmp_path, {"terms": "HERE/none.toml"})))
     assert not (tmp_path / "run" / "models").exists()
 
 

@@ -71,7 +71,7 @@ def test_others_whom_an_attack_compares_with_and_does_not_attack_are_needed_besi
 ) -> None:
     """Half of the others for a population are no others of a share that is told."""
     own = job(audit={"shadow": shadow})
-    for there, said in ((others, "which can be enough"), (enough, "1 others are missing")):
+    for there, said in ((others, "which can be enough"), (enough, "0 members and 1 other are missing")):
         (line,) = (line for line in reach_lines(own, (300, there)) if line.startswith("membership of the person: "))
         assert f"needs about 300 members and {others:,} others" in line
         assert line.endswith(said)

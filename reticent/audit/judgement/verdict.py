@@ -488,6 +488,8 @@ def _judge_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictCo
     outcome = max((result.outcome for result in relevant), key=ORDER.index, default=NOT_SHOWN)
     recipe = recipe_of(first.recipe, audit)
     reason, change = _reason_and_change(relevant, outcome, first, recipe)
+    if outcome == BEYOND and is_elsewhere(audit):
+        change = f"refuse it, or ask who trained it to train another: {change}"
     uncounted = [RISKS[result.risk].title for result in results if not result.relevant and result.outcome == BEYOND]
     if outcome == WITHIN and uncounted:
         reason += f"; beyond the threshold, but not counted: {_join_names(uncounted)}"
@@ -812,7 +814,7 @@ def _reason_and_change(
             "this model’s own"
         )
     if NOTHING_FOUND in reasons:
-        change.append("train it here by its own recipe, beside an unprotected twin and shadow models")
+        change.append("ask who trained it to audit it beside an unprotected twin and shadow models, or refuse it")
     if WITHOUT_POWER in reasons:
         change.append("ask about more people: no attack finds enough in the twin")
     if WITHOUT_SHADOWS in reasons:

@@ -600,7 +600,7 @@ def random_weights_sentences(models: Iterable[ModelEvidence], t: Texts) -> Itera
     for model in models:
         if model.num_drawn:
             said = "common.drawn" if model.recipe == "base" else "common.headless"
-            yield t(said, model=model.model or model.name, n=t.count(model.num_drawn))
+            yield t(said, model=model.model or model.name, n=t.count(model.num_drawn), count=model.num_drawn)
 
 
 # ----------------------------------------------------------------- next steps
@@ -614,6 +614,7 @@ def broken_training_sentences(ledgers: Ledgers, t: Texts) -> Iterable[str]:
                 "findings.do_not_use_name_violations_of_its_targets",
                 name=name,
                 violations=t.count(ledger.violations),
+                count=ledger.violations,
                 targets=t.count(ledger.targets),
             )
             yield Marked(text, *_marks_of_models([(name, model)], *RULE, "broken"))

@@ -103,6 +103,8 @@ class ShownModel:
     about: str
     recipe: Recipe | None
     is_unprotected: bool
+    #: Whether who reads this cannot train it again.
+    is_elsewhere: bool
 
     @property
     def name(self) -> str:
@@ -146,6 +148,7 @@ def shown_models(audit: AuditEvidence, words: Texts) -> list[ShownModel]:
                 ),
                 recipe=recipe,
                 is_unprotected=is_unprotected(recipe, model),
+                is_elsewhere=is_elsewhere(audit),
             )
         )
     return found
@@ -435,6 +438,8 @@ def change_of(model: ShownModel, words: Texts) -> str:
         changes = _needed_changes(deciding, words)
     else:
         changes = [words.evidence(advice("emission", model.evidence, None))]
+    if row.outcome == BEYOND and model.is_elsewhere:
+        return Marked(words("verdict.refuse_it_or_ask_for_another", changes=words.apart(changes)), *marks)
     return Marked(words("verdict.what_would_change_it_changes", changes=words.apart(changes)), *marks)
 
 
@@ -455,7 +460,7 @@ def _needed_changes(deciding: list[RiskResult], words: Texts) -> list[str]:
     if WITHOUT_TWIN in reasons:
         found.append(words("verdict.train_the_same_model_without_protection"))
     if NOTHING_FOUND in reasons:
-        found.append(words("verdict.train_it_here"))
+        found.append(words("verdict.ask_who_trained_it_to_audit_it"))
     if WITHOUT_POWER in reasons:
         found.append(words("verdict.train_the_model_without_protection_until_a"))
     if WITHOUT_SHADOWS in reasons:
@@ -502,12 +507,9 @@ def number_in_words(what: str, words: Texts) -> str:
             return f"{number_in_words(what.removesuffix(f', {over}'), words)}, {words.evidence(over)}"
     if found := PASSAGES.fullmatch(what):
         if found[2]:
-            return words(
-                "common.passages_that_come_back_within_draws_tries",
-                draws=words.count(int(found[2].replace(",", ""))),
-                tokens=found[1],
-            )
-        return words("common.passages_that_come_back_word_for_word_given", tokens=found[1])
+            draws, key = int(found[2].replace(",", "")), "common.passages_that_come_back_within_draws_tries"
+            return words(key, draws=words.count(draws), count=draws, tokens=found[1])
+        return words("common.passages_that_come_back_word_for_word_given", tokens=found[1], count=int(found[1]))
     if found := NEARLY.fullmatch(what):
-        return words("common.passages_that_nearly_come_back_given", tokens=found[1])
+        return words("common.passages_that_nearly_come_back_given", tokens=found[1], count=int(found[1]))
     return words.evidence(what)

@@ -67,7 +67,9 @@ class Decoding:
     def __str__(self) -> str:
         if self.temperature == 0:
             return "greedy"
-        among = f"the {self.top_k} likeliest tokens" if self.top_k else "all tokens"
+        among = "all tokens" if self.top_k == 0 else f"the {self.top_k} likeliest tokens"
+        if self.top_k == 1:
+            among = "the likeliest token"
         return f"sampling at temperature {self.temperature:g} from {among}"
 
     def log_probs(self, logits: torch.Tensor) -> torch.Tensor:

@@ -54,7 +54,7 @@ def _sentences_on_documents(context: Context) -> Iterator[str]:
     )
     if corpus.reading and corpus.reading.skipped != 0:  # None: too few to publish
         number = t.count(corpus.reading.skipped, context.audit.cell)
-        yield t("common.n_documents_without_a_text_were_left_out", n=capital(number))
+        yield t("common.n_documents_without_a_text_were_left_out", n=capital(number), count=corpus.reading.skipped)
 
 
 def _sentences_on_split(context: Context) -> Iterator[str]:
@@ -103,7 +103,8 @@ def _sentences_on_duplicates(context: Context) -> Iterator[str]:
     else:
         yield t("facts.copies_were_left_out_share_of_all_words", share=t.percent(copies.left_out.words_share))
     if copies is not None and copies.left_out.individuals:
-        yield t("report.n_individuals_have_no_document_left", n=t.count(copies.left_out.individuals))
+        num = copies.left_out.individuals
+        yield t("report.n_individuals_have_no_document_left", n=t.count(num), count=num)
 
 
 def _sentences_on_detection(context: Context) -> Iterator[str]:

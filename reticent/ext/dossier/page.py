@@ -209,11 +209,13 @@ def _format_row(row: Row, context: Context) -> tuple[str, Line]:
         name: t.count(value) if isinstance(value, int) else t(value) if isinstance(value, Key) else value
         for name, value in row.values.items()
     }
+    values |= {name: row.values[name] for name in row.values if name == "count"}  # it chooses a form of the text
     if row.estimate is None:
         return t(row.label, **values), Line(t("common.not_measured"), "", "")
     value, interval = t.value(row.estimate, area=row.area), t.interval(row.estimate, area=row.area)
     unit = UNITS.get(row.estimate.unit, "dossier.n_people")
-    return t(row.label, **values), Line(value, interval, t(unit, n=t.count(row.estimate.n, context.audit.cell)))
+    n = t(unit, n=t.count(row.estimate.n, context.audit.cell), count=row.estimate.n)
+    return t(row.label, **values), Line(value, interval, n)
 
 
 def _format_utility(model: ShownModel, words: Texts) -> str:
@@ -376,13 +378,13 @@ def _passage_rows(model: ShownModel) -> Found:
     passages = model.extracted.passages if model.extracted else None
     for row in passages.rates if passages else ():
         if row.asked == "all" and row.num_queries is None:
-            values = {"tokens": row.prefix_tokens}
+            values = {"tokens": row.prefix_tokens, "count": row.prefix_tokens}
             label = "common.passages_that_come_back_word_for_word_given"
             if row.measure == "near_verbatim":
                 label = "common.passages_that_nearly_come_back_given"
             yield Row(label, model, row.members, values)
         elif row.asked == "all":
-            values = {"tokens": row.prefix_tokens, "draws": row.num_queries}
+            values = {"tokens": row.prefix_tokens, "draws": row.num_queries, "count": row.num_queries}
             label = "common.passages_that_come_back_within_draws_tries"
             yield Row(label, model, row.members, values)
     if passages:
@@ -394,7 +396,8 @@ def _membership_rows(model: ShownModel) -> Found:
     """Yield a row with the AUC of the strongest membership attack on a model."""
     strongest = strongest_attack(model.evidence)
     if strongest:
-        values = {"attacks": len(_valid_attacks(model))}
+        num_attacks = len(_valid_attacks(model))
+        values = {"attacks": num_attacks, "count": num_attacks}
         label = "figures.how_surely_the_strongest_of_attacks_tests_of"
         if model.evidence.start is not None:
             label = "figures.how_surely_its_labels_tell_who"

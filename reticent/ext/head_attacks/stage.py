@@ -41,7 +41,7 @@ from reticent.ext.classify.documents import FILE, labelled_documents
 from reticent.ext.classify.labels import LabelledTokens
 from reticent.ext.classify.stage import FOLDERS, privacy_settings
 from reticent.ext.head_attacks.attributes import attack_attribute, make_questions
-from reticent.ext.ladder.questions import add_field, add_fields_from_table, drawn_individuals, read_listed_records
+from reticent.ext.ladder.questions import add_field, add_fields_from_table, check_fields, drawn_individuals
 from reticent.ext.tagger.sets import AttackSet, build_attack_set, names_of_corpus
 from reticent.job.artefact import Artefact, Step, Training, head_starts
 from reticent.job.auditing import resampling_settings
@@ -478,10 +478,5 @@ def _attributes_and_texts(
 
 def check_attributes(run: Run) -> None:
     """Raise `CorpusError` if the values of an attribute cannot be read from the documents or the table of records."""
-    config, corpus = _config(run), run.whole_corpus
-    if config.records is not None:
-        names = corpus.scan().column("individual_id").unique()
-        read_listed_records(config.records, run.job.corpus.ids, names, config.attributes)
-    elif config.attributes:
-        for _ in corpus.batches(columns=tuple(f"{SOURCE_COLUMN}{name}" for name in config.attributes)):
-            pass  # every value is checked as it is read
+    config = _config(run)
+    check_fields(run.whole_corpus, config.records, run.job.corpus.ids, config.attributes)

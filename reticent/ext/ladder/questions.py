@@ -115,7 +115,7 @@ def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesCo
     chosen = drawn_individuals(individuals, config.num_individuals, seed, left_out)
     row_of = np.full(len(individuals.units), -1)
     row_of[chosen] = np.arange(len(chosen))
-    columns = [*filter(None, (config.column,)), *config.demographics, *config.encounter]
+    columns = config.columns
     known: list[Fields] = [{} for _ in chosen]
     texts: list[list[str]] = [[] for _ in chosen]
     if config.records is not None:
@@ -184,6 +184,18 @@ def read_listed_records(records: str, ids: str, names: pa.Array, columns: Sequen
     known, given = (column.cast(pa.string()) for column in (names, table.column("individual_id").combine_chunks()))
     given = normalise_listed_ids(given, known, ids, str(path), lambda row: f"row {row + 1}")  # type: ignore[arg-type]
     return table.set_column(table.schema.get_field_index("individual_id"), "individual_id", given)
+
+
+def check_fields(corpus: Corpus, records: str | None, ids: str, columns: Sequence[str]) -> None:
+    """Raise `CorpusError` if ``columns`` cannot be read from the table of records or, without one, from the documents.
+
+    Cost: one pass over these columns.
+    """
+    if records is not None:
+        read_listed_records(records, ids, corpus.scan().column("individual_id").unique(), columns)
+    elif columns:
+        for _ in corpus.batches(columns=tuple(f"{SOURCE_COLUMN}{name}" for name in columns)):
+            pass  # every value is checked as it is read
 
 
 def add_fields_from_table(

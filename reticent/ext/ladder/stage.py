@@ -15,7 +15,7 @@ from reticent.audit.scoring.endpoint import is_endpoint
 from reticent.core.device import pick_device
 from reticent.engine.schema import MEMBERS
 from reticent.engine.split import households_of
-from reticent.ext.ladder.questions import Questions, make_questions
+from reticent.ext.ladder.questions import Questions, check_fields, make_questions, read_terms
 from reticent.job.artefact import Measurement, measurements_of
 from reticent.job.stages.near_copies import NEAR_COPIES, copied_individuals
 from reticent.job.stages.shadows import shadows_of
@@ -53,9 +53,20 @@ def _build_questions(run: Run, left_out: np.ndarray | None) -> Questions:
     )  # fmt: skip
 
 
+def check_columns(run: Run) -> None:
+    """Raise `CorpusError` or `PolicyError` if the list of diagnoses, or a column of the documents or of the table of
+    records, cannot be read.
+    """
+    config = run.job.audit.diagnoses
+    assert config is not None
+    if config.terms is not None:
+        read_terms(config.terms)
+    check_fields(run.whole_corpus, config.records, run.job.corpus.ids, config.columns)
+
+
 def check_diagnoses(run: Run) -> None:
-    """Warn, before any training, of diagnoses that too few individuals have; raise `CorpusError` or `PolicyError` if
-    the list or records cannot be read.
+    """Warn, before any training, of diagnoses that too few individuals have; raise `PolicyError` if none stands in any
+    text.
     """
     questions = _build_questions(run, None)
     has, lacks = questions.recorded & questions.written, ~questions.recorded & ~questions.written

@@ -33,8 +33,8 @@ def test_protected_spellings_of_common_words_are_counted_apart(tmp_path: Path) -
     audit["models"][0]["privacy"]["indirect"]["num_common"] = 511
     audit["models"][0]["privacy"]["direct"]["num_common"] = 3
     found = text_of(tmp_path, audit)
-    assert "511 indirect identifiers that are protected are not counted" in found
-    assert "3 direct identifiers" not in found
+    assert "Protected indirect identifiers that are not counted: 511." in found
+    assert "that are not counted: 3." not in found
 
 
 def test_the_graphs_of_adversaries_have_false_identifiers(tmp_path: Path) -> None:

@@ -278,7 +278,7 @@ impl<'a> Reader<'a> {
         Symbol { key, base: self.table.map_or(0, |table| table.base(key)) }
     }
 
-    /// Read a document: `words` and `units` are its own from here on.
+    /// Read a document: `words` and `units` are its own from here on. The hints ascend.
     pub fn read(&mut self, text: &str, hints: &[Hint]) {
         self.whole.clear();
         self.scanner.words(text, &mut self.whole);
@@ -324,17 +324,22 @@ impl<'a> Reader<'a> {
                 field
             };
             let form = self.form(&text[start..end]);
-            while hints.get(next_hint).is_some_and(|hint| hint.0 < end) {
-                inside.push(hints[next_hint]);
+            // The first hints over this word. Those behind them wait for room, so that each hint is looked at once, however many lie
+            // over one another.
+            inside.retain(|hint| hint.1 > start);
+            while inside.len() < MOST_HINTS
+                && let Some(&hint) = hints.get(next_hint)
+                && hint.0 < end
+            {
+                if hint.1 > start {
+                    inside.push(hint);
+                }
                 next_hint += 1;
             }
             let mut own = [NOTHING; MOST_HINTS];
-            if !inside.is_empty() {
-                inside.retain(|hint| hint.1 > start);
-                for (symbol, hint) in own.iter_mut().zip(&inside) {
-                    let begins = number == 0 || hint.0 >= at;
-                    *symbol = self.hints[hint.2 as usize][usize::from(!begins)];
-                }
+            for (symbol, hint) in own.iter_mut().zip(&inside) {
+                let begins = number == 0 || hint.0 >= at;
+                *symbol = self.hints[hint.2 as usize][usize::from(!begins)];
             }
             self.units.push(Unit { form, gap, place: NOTHING, field, hints: own });
             at = end;
@@ -588,9 +593,37 @@ fn parts(between: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::packing::tests::draws_below;
 
     fn reader<'a>(key: &'a HashKey, common: Option<&'a CommonWords>, memo: Memo) -> Reader<'a> {
         Reader::new(key, None, None, common, false, &[], memo)
+    }
+
+    #[test]
+    fn a_word_has_the_first_hints_that_lie_over_it() {
+        let key = HashKey::new(&[7; 16]);
+        let names: Vec<String> = (0..4).map(|number| format!("rules:{number}")).collect();
+        let mut read = Reader::new(&key, None, None, None, false, &names, Memo::default());
+        let mut draw = draws_below(1);
+        for num in 0..200 {
+            let text = "zuvxo ".repeat(12);
+            let mut hints: Vec<Hint> = (0..num % 20)
+                .map(|_| {
+                    let start = draw(70);
+                    (start, start + 1 + draw(72 - start), draw(4) as u32)
+                })
+                .collect();
+            hints.sort_unstable();
+            read.read(&text, &hints);
+            for (number, unit) in read.units.iter().enumerate() {
+                let (start, end) = (6 * number, 6 * number + 5);
+                let before = if number == 0 { 0 } else { start - 1 };
+                let over = hints.iter().filter(|hint| hint.0 < end && hint.1 > start).take(MOST_HINTS);
+                let expected = over.map(|hint| read.hints[hint.2 as usize][usize::from(hint.0 < before)].key);
+                let found = unit.hints.iter().map(|hint| hint.key).filter(|&key| key != 0);
+                assert!(found.eq(expected), "document {num}, word {number}");
+            }
+        }
     }
 
     #[test]
