@@ -7,6 +7,7 @@ command checks, opens and searches documents exactly as `reticent run` does.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -229,4 +230,8 @@ def read_text(file: str) -> str:
     except UnicodeDecodeError as error:
         raise CorpusError(f"{file}: not valid UTF-8 (byte {error.start})") from None
     except OSError as error:
+        if not os.path.exists(file):
+            raise CorpusError(
+                "FILE: no such file (its name is not printed, as it may be the text itself: give that on stdin)"
+            ) from None
         raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None

@@ -20,7 +20,7 @@ from reticent.ext.redact import redact as without_identifiers
 
 
 def redact(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Text (UTF-8); - is stdin.")] = "-",
+    file: Annotated[str, typer.Argument(metavar="FILE", help="File of the text (UTF-8); - is stdin.")] = "-",
     record: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help='JSON of what is known of the individual: {"last_name": "Weber"}.'),

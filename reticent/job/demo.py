@@ -66,7 +66,9 @@ def demo_job(out: Path, seed: int, *, tiny: bool = False) -> dict[str, Any]:
         "audit": {"num_bootstrap": 500},
     }
     if tiny:
-        job["model"] = [job["model"][1] | {"recipes": ["clm", "ppclm"]}]
+        gpt2 = job["model"][1]
+        few_steps = gpt2["foundation"] | {"warmup_steps": 10}
+        job["model"] = [gpt2 | {"recipes": ["clm", "ppclm"], "foundation": few_steps}]
         job["train"] |= {"num_epochs": 8, "checkpoint_epochs": [8]}
     return job
 

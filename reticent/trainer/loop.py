@@ -563,7 +563,7 @@ def _take_steps(
     plan = step.plan_epoch(windows, make, state)
     if not state.step and run.world.is_main and config.warmup_steps >= plan.num_steps > 0:
         log_warning(
-            f"train.warmup_steps: {config.warmup_steps} of the {plan.num_steps} steps of a training, whose rate never "
+            f"warmup_steps: {config.warmup_steps} steps, but this training takes {plan.num_steps}, so its rate never "
             "reaches learning_rate; give fewer"
         )
     schedule = make_schedule(optimizer, config, state.step, plan.num_steps)

@@ -6,6 +6,7 @@ import json
 import random
 import re
 import string
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from reticent.engine.detect.learned import (
     LearnConfig,
     LearnedDetector,
     TaggerConfig,
+    _digest_arrays,
     learn_tagger,
     read_tagger,
 )
@@ -188,6 +190,20 @@ def changed_header(path: Path, **values) -> None:
     pq.write_table(table.replace_schema_metadata({"reticent": json.dumps(header)}), path)
 
 
+def changed_rows(path: Path, stays, keys=lambda key: True) -> None:
+    """Leave out rows of features, by row and number of rows, as one who writes the digest anew may."""
+    table = pq.read_table(path)
+    rows, hashes = table.column("row").to_numpy(), table.column("hash").to_numpy()
+    of_key = dict(zip(*np.unique(hashes, return_counts=True), strict=True))
+    left = [stays(row, of_key[key]) or not keys(key) for row, key in zip(rows, hashes, strict=True)]
+    table = table.filter(pa.array(left))
+    pq.write_table(table, path)
+    found, slots = np.unique(table.column("hash").to_numpy(), return_counts=True)
+    weights = np.frombuffer(b"".join(table.column("weights").to_pylist()), dtype="<i2")
+    transitions = np.array(json.loads(table.schema.metadata[b"reticent"])["transitions"], dtype=np.int16)
+    changed_header(path, digest=_digest_arrays(found, slots.astype(np.uint8), weights, transitions))
+
+
 @pytest.mark.parametrize(
     ("spoil", "key", "message"),
     [
@@ -195,17 +211,46 @@ def changed_header(path: Path, **values) -> None:
         (lambda path: path.write_bytes(b""), KEY, "not a readable tagger"),
         (lambda path: path.unlink(), KEY, "not a readable tagger"),
         (lambda path: changed_header(path, format="reticent.learned/0"), KEY, "another version"),
-        (lambda path: changed_header(path, transitions=[0] * 288), KEY, "damaged"),
-        (lambda path: changed_header(path, surprise=1), KEY, "damaged"),
+        (lambda path: changed_header(path, transitions=[0] * 288), KEY, "not as it was written"),
+        (lambda path: changed_header(path, surprise=1), KEY, "header cannot be read"),
+        (lambda path: changed_header(path, config={}), KEY, "header cannot be read"),
+        (lambda path: changed_header(path, scale="much"), KEY, "damaged tagger: "),
         (lambda path: None, bytes(16), "another key"),
+        (lambda path: changed_rows(path, lambda row, _: row != 1), KEY, "rows of a feature are missing"),
+        (lambda path: changed_rows(path, lambda row, num: row < 1 or num == 1), KEY, "fewer rows than its kind"),
     ],
 )  # fmt: skip
 def test_a_spoilt_tagger_is_refused(tagger, tmp_path: Path, spoil, key: bytes, message: str) -> None:
     path = tmp_path / "tagger.parquet"
     tagger.write(path)
     spoil(path)
-    with pytest.raises(ArtifactError, match=message):
+    with pytest.raises(ArtifactError, match=f"^{re.escape(str(path))}: .*{message}"):
         read_tagger(path, key)
+
+
+def test_a_feature_with_rows_that_no_kind_has_is_refused() -> None:
+    tables = np.array([1], np.uint64), np.array([4], np.uint8), np.zeros(4 * 32, np.int16), 1.0, np.zeros(288, np.int16)
+    with pytest.raises(ArtifactError, match="has 4 rows, which no kind of feature has"):
+        _rust.Tagger(KEY, *tables, num_lanes=2, affixes=False)
+
+
+def test_a_word_with_too_few_rows_is_not_known(tagger, tmp_path: Path) -> None:
+    """Its kind is not in the file, so nothing refuses it; but no rows of another feature are read for it."""
+    path, texts = tmp_path / "tagger.parquet", notes(30, seed=5).column("text").combine_chunks()
+    tagger.write(path)
+    whole, hashes = path.read_bytes(), [row["hash"] for row in pq.read_table(path).to_pylist() if row["row"] == 2]
+    num = 0
+    for cut in hashes:
+        found = []
+        for least in (1, 0):  # rows that are left of it
+            path.write_bytes(whole)
+            changed_rows(path, lambda row, _, least=least: row < least, keys=lambda key, cut=cut: key == cut)
+            with suppress(ArtifactError):  # its kind can be told
+                found.append(read_tagger(path, KEY).find(texts, NOTHING))
+        if len(found) == 2:
+            assert found[0].equals(found[1])
+            num += 1
+    assert num > 20
 
 
 def test_finds_that_lie_over_one_another_cost_no_more_for_each(tagger) -> None:

@@ -103,3 +103,11 @@ def test_a_file_of_values_that_is_none(tmp_path: Path, content: bytes, capsys: p
     (tmp_path / "note.txt").write_text(NOTE)
     assert command("redact", tmp_path / "note.txt", "--restore", tmp_path / "values.json") == 1
     assert "values.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("long", [1, 100])
+def test_a_text_in_place_of_its_file_is_not_printed(long: int, capfd: pytest.CaptureFixture[str]) -> None:
+    assert command("redact", "Mr John Smith, born 3 May 1950. " * long) == 1
+    said = capfd.readouterr()
+    assert "no such file" in said.err
+    assert "Smith" not in said.err + said.out

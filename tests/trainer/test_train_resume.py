@@ -316,4 +316,4 @@ def test_a_warm_up_longer_than_the_training_is_said(
     steps: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     again(tmp_path, warmup_steps=steps)
-    assert (f"warmup_steps: {steps} of the" in capfd.readouterr().err) is (steps == 1000)
+    assert (f"warning: warmup_steps: {steps} steps, but this" in capfd.readouterr().err) is (steps == 1000)

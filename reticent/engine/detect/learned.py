@@ -214,7 +214,7 @@ class Tagger:
         the training texts."""
         keys, slots, weights, scale, transitions = self.core.tables()
         rows = np.repeat(slots, slots)
-        numbers = np.arange(len(rows)) - np.repeat(np.cumsum(slots, dtype=np.int64) - slots, slots)
+        numbers = _row_numbers(slots)
         packed = pa.FixedSizeBinaryArray.from_buffers(
             pa.binary(2 * _WIDTH), len(rows), [None, pa.py_buffer(np.ascontiguousarray(weights, dtype="<i2"))]
         )
@@ -233,6 +233,12 @@ class Tagger:
     def write(self, path: Path | str) -> None:
         """Write the tagger to a file (mode 0600)."""
         write_private(Path(path), self.to_bytes())
+
+
+def _row_numbers(counts: np.ndarray) -> np.ndarray:
+    """Return the number, from 0 on, of each row of a feature: of features with 2 and 3 rows 0, 1, 0, 1, 2."""
+    ends = np.cumsum(counts, dtype=np.int64)
+    return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
 
 
 def _digest_arrays(*tables: np.ndarray) -> str:
@@ -279,34 +285,41 @@ def read_tagger(path: Path | str, key: bytes = PUBLIC_KEY) -> Tagger:
         raise ArtifactError(f"{path}: a tagger of another version than {FORMAT}; learn it again")
     try:
         header = _Header(**content)
-        names = [tuple(field) for field in (table.schema.names, _FILE.names)]
-        if names[0] != names[1] or table.schema.remove_metadata() != _FILE:
-            raise ValueError("other columns")
-        rows = table.column("hash").to_numpy()
-        keys, first = np.unique(rows, return_index=True)
-        slots = np.diff(np.append(first, len(rows))).astype(np.uint8)
-        packed = table.column("weights").combine_chunks()
-        weights = np.frombuffer(packed.buffers()[1], dtype="<i2")[packed.offset * _WIDTH :][: len(rows) * _WIDTH]
-        transitions = np.array(header.transitions, dtype=np.int16)
-        if _digest_arrays(keys, slots, weights, transitions) != header.digest:
-            raise ValueError("another digest")
-    except (TypeError, ValueError, OverflowError):
-        raise ArtifactError(f"{path}: a damaged tagger; learn it again") from None
+        transitions, affixes = np.array(header.transitions, dtype=np.int16), bool(header.config["affixes"])
+    except (TypeError, ValueError, OverflowError, KeyError):
+        raise ArtifactError(f"{path}: a damaged tagger, whose header cannot be read; learn it again") from None
     if header.key_id != key_id(key):
         raise ArtifactError(
             f"{path}: made under another key than the one that is given; a tagger of a run is read with the run's "
             "learned.key, a shipped one without a key"
         )
-    core = _rust.Tagger(
-        key,
-        keys,
-        slots,
-        np.ascontiguousarray(weights, dtype=np.int16),
-        header.scale,
-        transitions,
-        num_lanes=header.num_lanes,
-        affixes=bool(header.config["affixes"]),
-    )
+    if table.schema.remove_metadata() != _FILE:
+        raise ArtifactError(f"{path}: a damaged tagger, whose columns are not those of one; learn it again")
+    rows = table.column("hash").to_numpy()
+    keys, counts = np.unique(rows, return_counts=True)
+    slots = counts.astype(np.uint8)
+    if not (
+        np.array_equal(np.repeat(keys, counts), rows)
+        and np.array_equal(_row_numbers(counts), table.column("row").to_numpy())
+    ):
+        raise ArtifactError(f"{path}: a damaged tagger, where rows of a feature are missing or moved; learn it again")
+    packed = table.column("weights").combine_chunks()
+    weights = np.frombuffer(packed.buffers()[1], dtype="<i2")[packed.offset * _WIDTH :][: len(rows) * _WIDTH]
+    if _digest_arrays(keys, slots, weights, transitions) != header.digest:
+        raise ArtifactError(f"{path}: a damaged tagger, which is not as it was written; learn it again")
+    try:
+        core = _rust.Tagger(
+            key,
+            keys,
+            slots,
+            np.ascontiguousarray(weights, dtype=np.int16),
+            header.scale,
+            transitions,
+            num_lanes=header.num_lanes,
+            affixes=affixes,
+        )
+    except (ArtifactError, TypeError, OverflowError) as error:
+        raise ArtifactError(f"{path}: a damaged tagger: {error}; learn it again") from None
     return Tagger(core, header)
 
 

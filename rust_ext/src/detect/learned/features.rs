@@ -91,37 +91,60 @@ const NOTHING: Symbol = Symbol { key: 0, base: NONE };
 pub struct Table {
     keys: Vec<u64>,
     bases: Vec<u32>,
+    slots: Vec<u8>,
     shift: u32,
 }
 
 impl Table {
-    /// Of distinct keys with their first rows.
-    pub fn new(entries: &[(u64, u32)]) -> Self {
+    /// Of distinct keys with their numbers of rows, one at the least, and their first rows.
+    pub fn new(entries: &[(u64, u8, u32)]) -> Self {
         let bits = (entries.len() * 2).next_power_of_two().max(16).trailing_zeros();
-        let mut table = Self { keys: vec![0; 1 << bits], bases: vec![NONE; 1 << bits], shift: 64 - bits };
-        for &(key, base) in entries {
+        let num = 1 << bits;
+        let mut table = Self { keys: vec![0; num], bases: vec![NONE; num], slots: vec![0; num], shift: 64 - bits };
+        for &(key, slots, base) in entries {
             let mut at = (key >> table.shift) as usize;
             while table.keys[at] != 0 {
                 at = (at + 1) & (table.keys.len() - 1);
             }
-            (table.keys[at], table.bases[at]) = (key, base);
+            (table.keys[at], table.slots[at], table.bases[at]) = (key, slots, base);
         }
         table
     }
 
     #[inline(always)]
-    pub fn base(&self, key: u64) -> u32 {
+    fn place(&self, key: u64) -> Option<usize> {
         let mut at = (key >> self.shift) as usize;
         loop {
             let found = self.keys[at];
             if found == key {
-                return self.bases[at];
+                return Some(at);
             }
             if found == 0 {
-                return NONE;
+                return None;
             }
             at = (at + 1) & (self.keys.len() - 1);
         }
+    }
+
+    /// The first row of a key of which no other row is read.
+    #[inline(always)]
+    pub fn base(&self, key: u64) -> u32 {
+        self.place(key).map_or(NONE, |at| self.bases[at])
+    }
+
+    /// The first row of a symbol of this kind. A key with fewer or more rows is not its own: its rows would be others'.
+    fn base_of(&self, kind: Kind, key: u64) -> u32 {
+        let place = self.place(key).filter(|&at| self.slots[at] == SLOTS[kind as usize]);
+        place.map_or(NONE, |at| self.bases[at])
+    }
+
+    /// Whether the symbols that are no secret, the styles of words and what single characters between them make, have as many
+    /// rows as their kinds.
+    pub fn is_whole(&self, key: &HashKey) -> bool {
+        [Kind::Style, Kind::Gap].into_iter().all(|kind| {
+            let mut keys = (0..=u8::MAX).map(|byte| key.spell(kind, &[byte]));
+            keys.all(|key| self.base(key) == self.base_of(kind, key))
+        })
     }
 }
 
@@ -270,12 +293,8 @@ impl<'a> Reader<'a> {
     }
 
     fn symbol(&self, kind: Kind, bytes: &[u8]) -> Symbol {
-        self.resolved(self.key.spell(kind, bytes))
-    }
-
-    #[inline(always)]
-    fn resolved(&self, key: u64) -> Symbol {
-        Symbol { key, base: self.table.map_or(0, |table| table.base(key)) }
+        let key = self.key.spell(kind, bytes);
+        Symbol { key, base: self.table.map_or(0, |table| table.base_of(kind, key)) }
     }
 
     /// Read a document: `words` and `units` are its own from here on. The hints ascend.
@@ -319,7 +338,8 @@ impl<'a> Reader<'a> {
             let field = if head == 0 {
                 NOTHING
             } else {
-                let field = self.resolved(self.key.join(Kind::Field as u64, head, place.min(3) + 1));
+                let key = self.key.join(Kind::Field as u64, head, place.min(3) + 1);
+                let field = Symbol { key, base: self.table.map_or(0, |table| table.base_of(Kind::Field, key)) };
                 place += 1;
                 field
             };

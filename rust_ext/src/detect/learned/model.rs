@@ -187,6 +187,9 @@ impl Tagger {
         affixes: bool,
     ) -> Result<Self> {
         let num_rows: usize = slots.iter().map(|&num| usize::from(num)).sum();
+        if let Some(&num) = slots.iter().find(|num| !SLOTS.contains(num)) {
+            return Err(Error::Artifact(format!("a feature of a tagger has {num} rows, which no kind of feature has")));
+        }
         let is_whole = keys.len() == slots.len()
             && weights.len() == num_rows * WIDTH
             && keys.is_sorted_by(|one, next| one < next)
@@ -197,25 +200,19 @@ impl Tagger {
             return Err(Error::Artifact("the tables of a tagger do not match".into()));
         }
         let mut base = 0;
-        let entries: Vec<(u64, u32)> = keys
+        let entries: Vec<(u64, u8, u32)> = keys
             .iter()
             .zip(&slots)
             .map(|(&key, &num)| {
                 base += u32::from(num);
-                (key, base - u32::from(num))
+                (key, num, base - u32::from(num))
             })
             .collect();
-        Ok(Self {
-            key,
-            keys,
-            slots,
-            table: Table::new(&entries),
-            weights,
-            transitions,
-            used,
-            affixes,
-            memos: Mutex::default(),
-        })
+        let table = Table::new(&entries);
+        if !table.is_whole(&key) {
+            return Err(Error::Artifact("a feature of a tagger has more or fewer rows than its kind".into()));
+        }
+        Ok(Self { key, keys, slots, table, weights, transitions, used, affixes, memos: Mutex::default() })
     }
 
     pub(super) fn reader<'a>(&'a self, common: Option<&'a CommonWords>, hints: &[String]) -> Reader<'a> {

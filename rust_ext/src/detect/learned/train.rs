@@ -66,12 +66,8 @@ pub fn learn(key: HashKey, lessons: &Lessons<'_>, settings: &Settings) -> Result
     let symbols = common_symbols(&key, lessons, settings, &order)?;
     let (entries, mut kept) = rows_of(symbols, settings.k);
     let pairs = common_pairs(&key, &Table::new(&entries), lessons, settings, &order)?;
-    let mut all: Vec<(u64, u8, u32)> = Vec::new();
+    let mut all = entries;
     let mut num_rows = kept.len() as u32;
-    let mut ends = entries.iter().skip(1).map(|&(_, base)| base).chain([num_rows]);
-    for &(symbol, base) in &entries {
-        all.push((symbol, (ends.next().unwrap_or(num_rows) - base) as u8, base));
-    }
     for pair in pairs {
         all.push((pair, 1, num_rows));
         kept.push(true);
@@ -81,7 +77,7 @@ pub fn learn(key: HashKey, lessons: &Lessons<'_>, settings: &Settings) -> Result
     if all.windows(2).any(|two| two[0].0 == two[1].0) {
         return Err(Error::Policy("two features of a tagger have one hash; choose another key".into()));
     }
-    let table = Table::new(&all.iter().map(|&(key, _, base)| (key, base)).collect::<Vec<_>>());
+    let table = Table::new(&all);
     let seen = Seen::read(&key, &table, &kept, lessons, settings)?;
     let mut fit = Fit::new(num_rows as usize, &seen, settings);
     fit.run(&seen, settings);
@@ -170,14 +166,15 @@ fn least(counts: impl Iterator<Item = u32>, k: u32) -> u32 {
     counts[MOST_FEATURES] + 1
 }
 
-/// First row of each symbol that k individuals have somewhere, by hash, and which of all rows k individuals have.
-fn rows_of(symbols: PlaceCounts, k: u32) -> (Vec<(u64, u32)>, Vec<bool>) {
+/// Number of rows and first row of each symbol that k individuals have somewhere, by hash, and which of all rows k individuals
+/// have.
+fn rows_of(symbols: PlaceCounts, k: u32) -> (Vec<(u64, u8, u32)>, Vec<bool>) {
     let k = least(symbols.values().flatten().map(|place| place.0), k);
     let mut found: Vec<_> = symbols.into_iter().filter(|(_, places)| places.iter().any(|place| place.0 >= k)).collect();
     found.sort_unstable_by_key(|row| row.0);
     let (mut entries, mut kept) = (Vec::with_capacity(found.len()), Vec::new());
     for (key, places) in found {
-        entries.push((key, kept.len() as u32));
+        entries.push((key, places.len() as u8, kept.len() as u32));
         kept.extend(places.iter().map(|place| place.0 >= k));
     }
     (entries, kept)
