@@ -919,6 +919,9 @@ def real_identifiers(
 def pseudonymise_ids(ids: _ArrowArray, *, key: bytes, purpose: str, num_threads: int = 0) -> ArrowBatch:
     """Return keyed pseudonyms of ids, column ``id``; ids of two purposes have nothing in common."""
 
+def has_any(data: bytes, parts: Sequence[bytes]) -> bool:
+    """Return whether one of several short parts stands in the data."""
+
 def hl7_segments(message: str, signs: tuple[str, str, str, str, str]) -> list[tuple[list[str], bool]] | str:
     """Return the segments of a message of HL7 v2 that are read: their fields from the name on ("" where one is left
     out), and whether a line breaks in them where text cannot be told from fields.

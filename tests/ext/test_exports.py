@@ -238,6 +238,14 @@ def test_no_character_of_plain_text_is_lost_in_fhir(lines: list[str]) -> None:
     assert found.text == text
 
 
+_BYTES = st.text("ab\0", max_size=40).map(str.encode)
+
+
+@given(_BYTES, st.lists(_BYTES.filter(bool), max_size=3))
+def test_a_search_for_one_of_several_parts_matches_oracle(data: bytes, parts: list[bytes]) -> None:
+    assert _rust.has_any(data, parts) == any(part in data for part in parts)
+
+
 # ----------------------------------------------------------------------------------------------------------------- HL7
 
 

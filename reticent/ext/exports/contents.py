@@ -78,8 +78,9 @@ def texts_of(contents: Sequence[tuple[bytes, str]], charset: str | None = None) 
     """
     found = [_try_call(_decode_content, data, kind, charset) for data, kind in contents]
     pages = [at for at, (_, kind) in enumerate(contents) if kind == "html" and isinstance(found[at], str)]
-    for at, text in zip(pages, _html_texts([str(found[at]) for at in pages]), strict=True):
-        found[at] = text
+    if pages:  # the core lets go of the interpreter's lock, and may wait for it
+        for at, text in zip(pages, _html_texts([str(found[at]) for at in pages]), strict=True):
+            found[at] = text
     return [_try_call(_require_text, text) if isinstance(text, str) else text for text in found]
 
 
