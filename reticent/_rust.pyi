@@ -939,6 +939,9 @@ def html_texts(pages: Sequence[bytes]) -> list[str | None]:
     """Return the text of each page of HTML, which is in UTF-8; None of one in which too many elements stand in each
     other. The interpreter's lock is released meanwhile."""
 
+def is_utf8(data: bytes) -> bool:
+    """Return whether the data are UTF-8."""
+
 def scan_rules(
     texts: _ArrowArray,
     labels: Sequence[str] | None = None,

@@ -682,6 +682,29 @@ def test_a_page_that_names_an_encoding_that_it_cannot_have_is_read() -> None:
     assert text_of('<meta charset="utf-16"><p>Müller'.encode(), "html") == "Müller"
 
 
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                b"<p>", b"<meta charset=utf-8>", "aé“\U0001f600".encode(), b"\xe9", b"\0", b"\xef\xbb\xbf", b"\xff\xfe",
+                b"\xed\xa0\x80", b"\xf5", b"\x81",
+            ]
+        ),
+        max_size=6,
+    ).map(b"".join)
+)  # fmt: skip
+def test_a_page_is_decoded_as_other_text(data: bytes) -> None:
+    def outcome(read: Any) -> str:
+        try:
+            return str(read())
+        except UnreadableError as error:
+            return f"unreadable: {error}"
+
+    named = "utf-8" if b"charset=" in data else None
+    decoded = outcome(lambda: contents._require_text(html_text(contents._plain(data, named))))
+    assert outcome(lambda: text_of(data, "html")) == decoded
+
+
 def test_an_attachment_of_mail_is_read_by_its_name_where_its_type_says_nothing() -> None:
     made = EmailMessage()
     made.set_content("See the report.")
