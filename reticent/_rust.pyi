@@ -919,6 +919,9 @@ def real_identifiers(
 def pseudonymise_ids(ids: _ArrowArray, *, key: bytes, purpose: str, num_threads: int = 0) -> ArrowBatch:
     """Return keyed pseudonyms of ids, column ``id``; ids of two purposes have nothing in common."""
 
+def has_any(data: bytes, parts: Sequence[bytes]) -> bool:
+    """Return whether one of several short parts stands in the data."""
+
 def hl7_segments(message: str, signs: tuple[str, str, str, str, str]) -> list[tuple[list[str], bool]] | str:
     """Return the segments of a message of HL7 v2 that are read: their fields from the name on ("" where one is left
     out), and whether a line breaks in them where text cannot be told from fields.
@@ -935,6 +938,9 @@ def hl7_unescape(text: str, signs: tuple[str, str, str, str, str]) -> str:
 def html_texts(pages: Sequence[bytes]) -> list[str | None]:
     """Return the text of each page of HTML, which is in UTF-8; None of one in which too many elements stand in each
     other. The interpreter's lock is released meanwhile."""
+
+def is_utf8(data: bytes) -> bool:
+    """Return whether the data are UTF-8."""
 
 def scan_rules(
     texts: _ArrowArray,

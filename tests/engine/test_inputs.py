@@ -477,12 +477,23 @@ def behind_a_link(folder: Path) -> Path:
     return folder / "notes"
 
 
+def linked_folder(folder: Path) -> Path:
+    parquet(LIVE, "lake/t/day=1/hour=2/0.parquet")(folder)
+    file(f"lake/t/{LOG}0.json", "{}")(folder)
+    (folder / "notes").symlink_to(folder / "lake/t/day=1")
+    return folder / "notes"
+
+
 for source in ("day=1", "day=1/0.parquet", "*/*.parquet", "**/0.parquet"):
     add(f"part of a Delta table: {source}",
         within(folder_of(a=parquet(LIVE, "day=1/0.parquet"), b=file(f"{LOG}0.json", "{}")), source), DELTA)
-add("a link to a file of a Delta table", behind_a_link, "t: a Delta table")
-add("folders of tables among others", folder_of(a=parquet(LIVE, "a.parquet"), b=parquet(GONE, "lake/t/0.parquet"), c=file(f"lake/t/{LOG}0.json", "{}")),
-    "t: a Delta table")
+for source in ("", "0.parquet", "*.parquet"):
+    add(f"a link to a file of a Delta table: {source}", within(behind_a_link, source), "t: a Delta table")
+add("a link to a folder of a Delta table", linked_folder, "t: a Delta table")
+for below in ("", "day=1/hour=2/"):
+    add(f"folders of tables among others: {below}",
+        folder_of(a=parquet(LIVE, "a.parquet"), b=parquet(GONE, f"lake/t/{below}0.parquet"), c=file(f"lake/t/{LOG}0.json", "{}")),
+        "t: a Delta table")
 for name, mark, what in (("Iceberg", "metadata/v2.metadata.json", "an Iceberg table, .*; read iceberg://CATALOGUE/NAMESPACE.TABLE$"), ("Iceberg, compressed", "metadata/00001-a.gz.metadata.json", "an Iceberg table"), ("Hudi", ".hoodie/hoodie.properties", "a Hudi table"), ("a stream of Spark", "_spark_metadata/0", "the output of a stream")):
     add(f"folder of a table: {name}", folder_of(a=parquet(LIVE, "data/0.parquet"), b=parquet(GONE, "data/1.parquet"), c=file(mark, "{}")),
         f"FOLDER: {what}")

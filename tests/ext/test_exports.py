@@ -29,6 +29,7 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.core.progress import Progress
 from reticent.engine.corpus import open_configured
 from reticent.engine.sources.corpus_config import CorpusConfig
+from reticent.engine.sources.staged import open_remote, stage
 from reticent.ext.exports import contents
 from reticent.ext.exports import source as exports
 from reticent.ext.exports.cda import read_document
@@ -235,6 +236,14 @@ def test_no_character_of_plain_text_is_lost_in_fhir(lines: list[str]) -> None:
     (found,) = of_line(reference(attachment={"contentType": "text/plain; charset=utf-8", "data": b64(text.encode())}))
     assert isinstance(found, FoundDocument)
     assert found.text == text
+
+
+_BYTES = st.text("ab\0", max_size=40).map(str.encode)
+
+
+@given(_BYTES, st.lists(_BYTES.filter(bool), max_size=3))
+def test_a_search_for_one_of_several_parts_matches_oracle(data: bytes, parts: list[bytes]) -> None:
+    assert _rust.has_any(data, parts) == any(part in data for part in parts)
 
 
 # ----------------------------------------------------------------------------------------------------------------- HL7
@@ -673,6 +682,29 @@ def test_a_page_that_names_an_encoding_that_it_cannot_have_is_read() -> None:
     assert text_of('<meta charset="utf-16"><p>Müller'.encode(), "html") == "Müller"
 
 
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                b"<p>", b"<meta charset=utf-8>", "aé“\U0001f600".encode(), b"\xe9", b"\0", b"\xef\xbb\xbf", b"\xff\xfe",
+                b"\xed\xa0\x80", b"\xf5", b"\x81",
+            ]
+        ),
+        max_size=6,
+    ).map(b"".join)
+)  # fmt: skip
+def test_a_page_is_decoded_as_other_text(data: bytes) -> None:
+    def outcome(read: Any) -> str:
+        try:
+            return str(read())
+        except UnreadableError as error:
+            return f"unreadable: {error}"
+
+    named = "utf-8" if b"charset=" in data else None
+    decoded = outcome(lambda: contents._require_text(html_text(contents._plain(data, named))))
+    assert outcome(lambda: text_of(data, "html")) == decoded
+
+
 def test_an_attachment_of_mail_is_read_by_its_name_where_its_type_says_nothing() -> None:
     made = EmailMessage()
     made.set_content("See the report.")
@@ -1096,6 +1128,18 @@ def test_a_file_that_changes_while_it_is_read_stops_the_reading(tmp_path: Path) 
         list(source.batches(["text"]))
 
 
+def test_a_page_that_changes_behind_its_reading_stops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exports, "_CHARACTERS", 1)  # a batch of each note
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / "p").mkdir(exist_ok=True)
+        (tmp_path / "p" / name).write_text("note")
+    batches = Exports(CorpusConfig(source=f"pages://{tmp_path}"), tmp_path).batches(["text"])
+    assert next(batches).num_rows == 1
+    (tmp_path / "p/a.txt").write_text("another note")
+    with pytest.raises(CorpusError, match="changed"):
+        list(batches)
+
+
 def test_the_name_of_a_file_may_be_in_another_encoding(tmp_path: Path) -> None:
     (tmp_path / "p1").mkdir()
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/p1/\xe9.txt")).write_text("one")
@@ -1117,17 +1161,26 @@ def test_pages_come_in_their_order_whichever_thread_reads_them(
     assert unread == [Unread(f"p/{number:02}.rtf", "not RTF") for number in range(3, 40, 4)]
 
 
-def test_pages_are_opened_twice_and_nothing_beside_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once for the version of the export and once for their texts: of small files the opening is most of the cost."""
+def test_pages_are_opened_once_and_nothing_beside_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For their texts and for the version of the export: of small files the opening is most of the cost."""
+    (tmp_path / "in").mkdir()
     for number in range(5):
-        (tmp_path / f"p{number}").mkdir()
-        (tmp_path / f"p{number}" / "note.html").write_bytes(b"<p>a")
-    opened, really = list[str](), io.open
-    monkeypatch.setattr(io, "open", lambda file, *more, **named: opened.append(file) or really(file, *more, **named))
-    source = Exports(CorpusConfig(source=f"pages://{tmp_path}"), tmp_path)
-    source.version()
-    list(source.batches(["text"]))
-    assert Counter(map(Path, opened[2:])) == dict.fromkeys(tmp_path.glob("*/note.html"), 2)  # it is no run folder
+        (tmp_path / f"in/p{number}").mkdir()
+        (tmp_path / f"in/p{number}" / "note.html").write_bytes(b"<p>a")
+    settings = CorpusConfig(source=f"pages://{tmp_path}/in")
+    version = Exports(settings, tmp_path).version().decode()
+    opened, really = Counter[Path](), io.open
+
+    def counting(file: Any, *more: Any, **named: Any) -> Any:
+        opened[Path(file)] += 1
+        return really(file, *more, **named)
+
+    monkeypatch.setattr(io, "open", counting)
+    with open_remote(settings, tmp_path) as source:
+        assert stage(source, settings, tmp_path)["snapshot"] == version
+    pages = {file: count for file, count in opened.items() if file.is_relative_to(tmp_path / "in")}
+    del pages[tmp_path / "in/manifest.json"], pages[tmp_path / "in/job.json"]
+    assert pages == dict.fromkeys(tmp_path.glob("in/*/note.html"), 1)
 
 
 def test_the_table_of_individuals_is_read_once_for_both_threads(

@@ -50,6 +50,7 @@ TABLES: Final = {
     ".hoodie/*": ("a Hudi table", "write its rows into files of their own"),
     "_spark_metadata/*": ("the output of a stream of Spark", "write its rows into files of their own"),
 }
+_MARKS: Final = frozenset(mark.partition("/")[0] for mark in TABLES)
 
 
 def table_error(folder: Path | str, mark: str) -> CorpusError:
@@ -60,9 +61,9 @@ def table_error(folder: Path | str, mark: str) -> CorpusError:
     return CorpusError(f"{folder}: {what}, whose files hold rows that were deleted too; {instead.format(address)}")
 
 
-def _refuse_tables(files: Sequence[Path], plain: Set[str]) -> None:
-    """Raise `CorpusError` if a file, or the target of its link, is inside the folder of a data-lake table. ``plain``
-    names folders known to be none."""
+def _refuse_tables(found: Found) -> None:
+    """Raise `CorpusError` if a file that was found, or the target of its link, is inside the folder of a data-lake
+    table. Of folders that were listed and are none only those above are looked at."""
 
     @functools.cache
     def real(folder: str) -> str:
@@ -72,15 +73,19 @@ def _refuse_tables(files: Sequence[Path], plain: Set[str]) -> None:
             return os.path.realpath(folder)
         return os.path.join(real(above), name)
 
-    parents = set(map(os.path.dirname, map(str, files)))
-    direct = {of(parent) for parent in parents for of in (os.path.abspath, real)}
-    direct |= {os.path.dirname(os.path.realpath(file)) for file in files if os.path.islink(file)}
+    plain, direct = set[str](), {os.path.dirname(os.path.realpath(file)) for file in found.links}
+    for folder in set(map(os.path.dirname, map(str, found.files))):
+        while folder in found.plain and folder not in plain:
+            plain.add(folder)
+            folder = os.path.dirname(folder)
+        if folder not in plain:
+            direct |= {os.path.abspath(folder), real(folder)}
     folders = set[str]()
     for folder in direct:
         while folder not in folders:
             folders.add(folder)
             folder = os.path.dirname(folder)
-    for folder in sorted(folders - plain):
+    for folder in sorted(folders):
         for mark in TABLES:
             if next(Path(folder).glob(mark), None) is not None:
                 raise table_error(folder, mark)
@@ -107,9 +112,11 @@ def find_files(sources: Sequence[str | Path], is_document: Callable[[Path], bool
         for path in _find_in_source(source, found, is_document, seen):
             root = source if is_folder else Path(*_parts_before_glob(source)[: len(path.parts) - 1])
             found.roots.setdefault(path, root)
+            if not is_folder and os.path.islink(path):
+                found.links.append(path)
     # The order of the documents depends neither on the spelling of the sources nor on the working folder.
     found.files = tuple(sorted(found.roots, key=os.path.abspath))
-    _refuse_tables(found.files, found.plain)
+    _refuse_tables(found)
     if seen:
         found.passed_over[RESULTS] = len(seen)
     return found
@@ -147,13 +154,14 @@ def _find_in_folder(
         if folder is not source and not names.isdisjoint((MANIFEST, JOB)) and holds_results(folder):
             results.add(folder)
             continue
-        if names.isdisjoint(mark.partition("/")[0] for mark in TABLES):
+        if folder is not source and names.isdisjoint(_MARKS):
             found.plain.add(str(folder))
         for entry in entries:
-            path = folder / entry.name
             if entry.name.startswith("."):
                 found.passed_over[HIDDEN] += 1
-            elif entry.name.startswith("_"):
+                continue
+            path = folder / entry.name
+            if entry.name.startswith("_"):
                 found.passed_over[UNDERSCORES] += 1
             elif entry.is_dir(follow_symlinks=False):
                 folders.append(path)
@@ -166,6 +174,8 @@ def _find_in_folder(
             elif not stat.S_ISREG(mode):
                 found.passed_over[SPECIAL] += 1
             elif is_document(path):
+                if entry.is_symlink():
+                    found.links.append(path)
                 yield path
             else:
                 found.passed_over[OTHERS] += 1
@@ -219,7 +229,7 @@ def _refuse_whole_machine(folder: Path, source: Path) -> None:
 def _list_folder(folder: Path) -> list[os.DirEntry[str]]:
     """Return the entries of a folder; `CorpusError` if it cannot be listed."""
     try:
-        os.stat(os.path.join(folder, os.curdir))  # a folder may be listed whose files may not be looked at
+        os.stat(f"{folder}/.")  # a folder may be listed whose files may not be looked at
         with os.scandir(folder) as entries:
             return list(entries)
     except OSError as error:

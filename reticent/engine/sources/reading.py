@@ -40,8 +40,10 @@ class Found:
     other_suffixes: set[str] = field(default_factory=set)
     #: File -> the folder that was named, or in which the first glob begins.
     roots: dict[Path, Path] = field(default_factory=dict)
-    #: Folders that were listed and are no table of a lake.
+    #: Folders below one that was named, listed and no table of a lake.
     plain: set[str] = field(default_factory=set)
+    #: Files that are links.
+    links: list[Path] = field(default_factory=list)
 
     def notice(self) -> str | None:
         """Return a sentence for the user on the files read and passed over; None if none was passed over."""

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Lock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import lxml.etree
 
@@ -27,6 +27,8 @@ from reticent.core.errors import PolicyError
 
 if TYPE_CHECKING:
     from email.message import EmailMessage
+
+T = TypeVar("T")
 
 #: Bytes of a file, of an attachment, and of a part of an archive once it is unpacked.
 MAX_BYTES: Final = 256 << 20
@@ -77,13 +79,13 @@ def texts_of(contents: Sequence[tuple[bytes, str]], charset: str | None = None) 
     Pages of HTML are read all at once, without the interpreter's lock: so other threads go on meanwhile.
     """
     found = [_try_call(_decode_content, data, kind, charset) for data, kind in contents]
-    pages = [at for at, (_, kind) in enumerate(contents) if kind == "html" and isinstance(found[at], str)]
-    for at, text in zip(pages, _html_texts([str(found[at]) for at in pages]), strict=True):
-        found[at] = text
-    return [_try_call(_require_text, text) if isinstance(text, str) else text for text in found]
+    pages = [page for page in found if isinstance(page, bytes)]
+    texts = iter(_html_texts(pages) if pages else ())  # the core lets go of the interpreter's lock, and may wait for it
+    read = (next(texts) if isinstance(each, bytes) else each for each in found)
+    return [_try_call(_require_text, text) if isinstance(text, str) else text for text in read]
 
 
-def _try_call(function: Callable[..., str], *arguments: Any) -> str | UnreadableError:
+def _try_call(function: Callable[..., T], *arguments: Any) -> T | UnreadableError:
     """Return the result of calling a function, or the `UnreadableError` that it raises."""
     try:
         return function(*arguments)
@@ -91,8 +93,8 @@ def _try_call(function: Callable[..., str], *arguments: Any) -> str | Unreadable
         return error
 
 
-def _decode_content(data: bytes, kind: str, charset: str | None) -> str:
-    """Return the text of bytes in a format ("pdf", "plain" …); for "html" the page with its tags. Raise
+def _decode_content(data: bytes, kind: str, charset: str | None) -> str | bytes:
+    """Return the text of bytes in a format ("pdf", "plain" …); for "html" the page with its tags, in UTF-8. Raise
     `UnreadableError` if damaged or too large."""
     if len(data) > MAX_BYTES:
         raise UnreadableError(f"larger than {MAX_BYTES >> 20} MiB")
@@ -118,9 +120,13 @@ def _require_text(text: str) -> str:
 # ------------------------------------------------------------------------------------------------------ plain and HTML
 
 
+#: Byte-order mark -> encoding.
+_MARKS: Final = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+
+
 def _plain(data: bytes, charset: str | None) -> str:
     """Decode plain text: by its byte-order mark, else ``charset``, else UTF-8 or Windows-1252."""
-    for mark, name in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
+    for mark, name in _MARKS.items():
         if data.startswith(mark):
             charset = name
     try:
@@ -146,16 +152,16 @@ def html_text(page: str) -> str:
     """Return the text of an HTML page without scripts and styles. Paragraphs, rows and breaks end a line; a tab follows
     each cell.
     """
-    (text,) = _html_texts([page])
+    (text,) = _html_texts([page.encode(errors="replace")])
     if isinstance(text, UnreadableError):
         raise text
     return text
 
 
-def _html_texts(pages: Sequence[str]) -> list[str | UnreadableError]:
-    """Return for each HTML page its text, or an `UnreadableError` if its elements are nested too deep; see
+def _html_texts(pages: Sequence[bytes]) -> list[str | UnreadableError]:
+    """Return for each HTML page in UTF-8 its text, or an `UnreadableError` if its elements are nested too deep; see
     `html_text`."""
-    texts = _rust.html_texts([page.replace("\0", "\ufffd").encode(errors="replace") for page in pages])
+    texts = _rust.html_texts([page.replace(b"\0", b"\xef\xbf\xbd") for page in pages])  # U+FFFD, as the standard says
     return [UnreadableError("nested too deep") if text is None else text.strip() for text in texts]
 
 
@@ -170,13 +176,16 @@ def fold_white_space(text: str) -> str:
     return "\n".join(filter(None, lines)).strip()
 
 
-def _html_page(data: bytes, charset: str | None) -> str:
-    """Return an HTML page, tags included, decoded by ``charset`` or else by the encoding that the page declares."""
+def _html_page(data: bytes, charset: str | None) -> bytes:
+    """Return an HTML page, tags included, in UTF-8; it is decoded by ``charset`` or else by the encoding that the page
+    declares."""
     declared = _DECLARED.search(data[:4096])
     named = charset or (next(filter(None, declared.groups())).decode() if declared else None)
     if charset is None and named is not None and named.lower().startswith(("utf-16", "utf-32")):
         named = None  # the name could not be read if it were true
-    return _plain(data, named)
+    if (named or "utf-8").lower() == "utf-8" and not data.startswith(tuple(_MARKS)) and _rust.is_utf8(data):
+        return data
+    return _plain(data, named).encode(errors="replace")
 
 
 # --------------------------------------------------------------------------------------------------------- RTF and PDF
@@ -406,8 +415,8 @@ def _part_texts(part: Any) -> list[str]:
     return [text_of(content, kind, part.get_content_charset()).strip("\r\n")]
 
 
-#: Kind -> reader of its text; of a page of HTML, of the page.
-KINDS: Final[Mapping[str, Callable[[bytes, str | None], str]]] = MappingProxyType(
+#: Kind -> reader of its text; of a page of HTML, of the page in UTF-8.
+KINDS: Final[Mapping[str, Callable[[bytes, str | None], str | bytes]]] = MappingProxyType(
     {"plain": _plain, "html": _html_page, "rtf": _rtf, "pdf": _pdf, "docx": _docx, "odt": _odt, "mail": _mail}
 )
 #: Suffix of a file -> kind.

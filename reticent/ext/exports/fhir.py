@@ -15,11 +15,14 @@ from collections.abc import Iterator, Mapping, Set
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from reticent import _rust
 from reticent.ext.exports.contents import KINDS, UnreadableError, base64_bytes, html_text, kind_of_type, text_of
 from reticent.ext.exports.found import FoundDocument, Unread
 
 #: Resources that hold the texts of documents.
 TEXTS: Final = ("DocumentReference", "DiagnosticReport", "Composition")
+#: Kind of content -> its rank among the forms of one document.
+_RANKS: Final[Mapping[str | None, int]] = {kind: at for at, kind in enumerate(KINDS)}
 _CHARSET: Final = re.compile(r"charset\s*=\s*\"?([\w.:-]+)", re.IGNORECASE)
 #: The address of a Patient, and what stands before it.
 _PATIENT: Final = re.compile(r"(?:(.*)/)?Patient/([A-Za-z0-9.-]{1,64})(?:/_history/[^/]+)?")
@@ -78,7 +81,7 @@ def servers_of(data: bytes) -> set[str]:
     {'host/fhir'}
     """
     found: set[str] = set()
-    if not any(sign in data for sign in _NAMES_SERVER):
+    if not _rust.has_any(data, _NAMES_SERVER):
         return found
     try:
         for each in _iter_resources(json.loads(data), "", {}):
@@ -100,7 +103,7 @@ def replacements_of(data: bytes) -> Iterator[tuple[Owner, Owner]]:
     >>> [*replacements_of(b'{"resourceType": "Patient", "id": "1", "link": [' + link + b"]}")]
     [(('1', ''), ('2', ''))]
     """
-    if b"replace" not in data and b"\0" not in data:
+    if not _rust.has_any(data, (b"replace", b"\0")):
         return
     try:
         for each in _iter_resources(json.loads(data), "", {}):
@@ -325,9 +328,8 @@ _TEXT_OF: Final = {
 def _first_readable(attachments: list[Any], known: Mapping[str, Any]) -> str:
     """Return the text of the first readable attachment, plain text preferred. If none is readable, raise
     `UnreadableError` with the first reason."""
-    order = {kind: at for at, kind in enumerate(KINDS)}
     kinds = [kind_of_type(str(_get(each, "contentType") or "")) for each in attachments]
-    ranked = sorted(range(len(kinds)), key=lambda at: order.get(kinds[at] or "", len(order)))
+    ranked = sorted(range(len(kinds)), key=lambda at: _RANKS.get(kinds[at], len(_RANKS)))
     reasons = []
     for at in ranked:
         try:

@@ -23,7 +23,7 @@ from reticent.core.errors import CorpusError
 from reticent.engine.corpus import owners_of_table
 from reticent.engine.sources.batches import changed_error
 from reticent.engine.sources.columns import require_columns
-from reticent.engine.sources.compressed import COMPRESSIONS, open_bytes
+from reticent.engine.sources.compressed import COMPRESSIONS, Bytes, open_bytes
 from reticent.engine.sources.files import find_files, sha256_of
 from reticent.engine.sources.plain import individual_of
 from reticent.engine.threads import worked_ahead
@@ -77,7 +77,9 @@ class Exports:
         self._unread: list[Unread] = []
         #: Files of HL7 whose lines do not end with carriage returns.
         self._line_feeds: list[str] = []
+        #: Of each file its size and time when it was first looked at, and the SHA-256 of its content.
         self._states: dict[Path, tuple[int, int]] = {}
+        self._digests: dict[Path, bytes] = {}
 
     @cached_property
     def _found(self) -> tuple[list[Path], int]:
@@ -106,6 +108,12 @@ class Exports:
         return len(self._unread)
 
     @property
+    def is_hashed_as_read(self) -> bool:
+        """Whether each file is opened once, for its text and for the version. Files of other schemes are searched
+        before their documents are read, and must not change in between."""
+        return self._scheme == "pages"
+
+    @property
     def notes(self) -> list[str]:
         """Warnings for the user: HL7 segments that end with line feeds, or patients of several FHIR servers."""
         if self._line_feeds:
@@ -123,11 +131,14 @@ class Exports:
         ]
 
     def version(self) -> bytes:
-        """Return the SHA-256 (hexadecimal, as bytes) of the names and contents of all files."""
+        """Return the SHA-256 (hexadecimal, as bytes) of the names and contents of all files; pages that were read are
+        not opened again."""
         digest = hashlib.sha256()
         for file in self._found[0]:
-            self._states[file] = _state(file)
-            digest.update(f"{self._place(file)}\0{sha256_of(file).hex()}\0".encode())
+            if file not in self._digests:
+                self._states.setdefault(file, _state(file))
+                self._digests[file] = sha256_of(file)
+            digest.update(f"{self._place(file)}\0{self._digests[file].hex()}\0".encode())
         return digest.hexdigest().encode()
 
     def batches(
@@ -196,7 +207,7 @@ class Exports:
         num_bytes = 0
         for file in self._found[0]:
             held.append(file)
-            num_bytes += (self._states.get(file) or _state(file))[0]
+            num_bytes += self._states.setdefault(file, _state(file))[0]
             if num_bytes >= _BYTES:
                 yield held
                 held, num_bytes = [], 0
@@ -208,9 +219,21 @@ class Exports:
         files are read before any is parsed."""
         kinds = [SUFFIXES.get(file.suffix.lower()) for file in files]
         # A kind that is not read was named, or a glob has it.
-        texts = iter(texts_of([(_read_or_raise(file), kind) for file, kind in zip(files, kinds, strict=True) if kind]))
+        texts = iter(texts_of([(self._read_page(file), kind) for file, kind in zip(files, kinds, strict=True) if kind]))
         found = [next(texts) if kind else UnreadableError("a kind of file that is not read") for kind in kinds]
         return [[self._make_page(file, text)] for file, text in zip(files, found, strict=True)]
+
+    def _read_page(self, file: Path) -> bytes:
+        """Return the bytes of a page file as `_read` does, and note their SHA-256; raise `CorpusError` if it cannot be
+        read."""
+        try:
+            with file.open("rb", buffering=0) as opened:
+                data = _read_all(opened, block=min(self._states[file][0] + 1, 1 << 16))
+        except OSError as error:
+            raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None
+        if len(data) <= MAX_BYTES:
+            self._digests.setdefault(file, hashlib.sha256(data).digest())
+        return data
 
     def _read_documents(self, file: Path) -> Iterator[FoundDocument | Unread]:
         """Yield the documents in one file, or an `Unread` with the reason for each that cannot be read."""
@@ -348,21 +371,18 @@ def _state(file: Path) -> tuple[int, int]:
 
 def _read(file: Path) -> bytes:
     """Return the uncompressed bytes of a file, but only slightly more than `MAX_BYTES` of a larger one."""
+    with open_bytes(file) as opened:
+        return _read_all(opened)
+
+
+def _read_all(opened: Bytes, block: int = 1 << 16) -> bytes:
+    """Return the bytes of a stream, read in blocks, but only slightly more than `MAX_BYTES` of a longer one."""
     blocks: list[bytes] = []
     size = 0
-    with open_bytes(file) as opened:
-        while size <= MAX_BYTES and (block := opened.read(1 << 16)):
-            blocks.append(block)
-            size += len(block)
+    while size <= MAX_BYTES and (found := opened.read(block)):
+        blocks.append(found)
+        size += len(found)
     return b"".join(blocks)
-
-
-def _read_or_raise(file: Path) -> bytes:
-    """Return the bytes of a file as `_read` does; raise `CorpusError` if it cannot be read."""
-    try:
-        return _read(file)
-    except OSError as error:
-        raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None
 
 
 def _is_json_lines(file: Path) -> bool:

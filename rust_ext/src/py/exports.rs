@@ -1,14 +1,23 @@
-//! What the readers of hospitals' exports ask of the core: HL7 v2.
+//! What the readers of hospitals' exports ask of the core: a search in bytes, and HL7 v2.
 
 use std::borrow::Cow;
 
+use memchr::memmem;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 
 use crate::text::hl7::{Signs, segments, unescape};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(has_any, module)?)?;
     module.add_function(wrap_pyfunction!(hl7_segments, module)?)?;
     module.add_function(wrap_pyfunction!(hl7_unescape, module)?)
+}
+
+/// Whether one of several short parts stands in the data.
+#[pyfunction]
+fn has_any(data: &[u8], parts: Vec<PyBackedBytes>) -> bool {
+    parts.iter().any(|part| memmem::find(data, part).is_some())
 }
 
 type GivenSigns = (char, char, char, char, char);

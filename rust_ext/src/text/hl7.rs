@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use memchr::{memchr_iter, memchr2};
+use memchr::{memchr, memchr_iter, memchr2, memchr2_iter};
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
 /// The signs of a message: between fields, components, repetitions; of escapes; between subcomponents.
@@ -68,6 +68,14 @@ fn has_break(text: &str) -> bool {
     memchr2(b'\r', b'\n', text.as_bytes()).is_some()
 }
 
+/// The place of a sign, which mostly is ASCII: of such a one the library's own search is slower.
+fn find(text: &str, sign: char) -> Option<usize> {
+    match u8::try_from(sign) {
+        Ok(byte) if byte.is_ascii() => memchr(byte, text.as_bytes()),
+        _ => text.find(sign),
+    }
+}
+
 /// The segments of a message that are read, in their order; or the name behind a line feed of which cannot be told whether
 /// it is text or begins a segment of another patient or document.
 pub fn segments(message: &str, signs: Signs) -> Result<Vec<Segment<'_>>, &str> {
@@ -108,13 +116,17 @@ fn lines(message: &str, field: char) -> Result<Vec<&str>, &str> {
     };
     let is_segment =
         |line: &str| line.starts_with('Z') || line.get(..3).is_some_and(|name| SEGMENTS.binary_search(&name).is_ok());
-    let ends =
-        (0..bytes.len()).filter(|&at| bytes[at] < b' ' && is_end(bytes[at].into()) && begins(&message[at + 1..]));
+    // Signs of frames within a message are rare.
+    let mut ends: Vec<_> = match memchr2(b'\x0b', b'\x1c', bytes) {
+        Some(_) => (0..bytes.len()).filter(|&at| is_end(bytes[at].into())).collect(),
+        None => memchr2_iter(b'\r', b'\n', bytes).collect(),
+    };
+    ends.retain(|&end| begins(&message[end + 1..]));
     let of_returns = memchr2(b'\r', b'\n', bytes).is_some_and(|at| bytes[at] == b'\r');
     let is_certain = if of_returns {
         memchr_iter(b'\n', bytes).all(|at| at > 0 && bytes[at - 1] == b'\r')
     } else {
-        is_segment(message) && ends.clone().all(|end| is_segment(&message[end + 1..]))
+        is_segment(message) && ends.iter().all(|end| is_segment(&message[end + 1..]))
     };
     let (mut found, mut start) = (Vec::new(), 0);
     for end in ends {
@@ -149,11 +161,13 @@ struct Alike<'a> {
 impl<'a> Alike<'a> {
     /// The value of an OBX, and what stands around it.
     fn of(line: &'a str, field: char) -> (&'a str, Self) {
-        let (mut fields, mut num_missing) = ([""; 7], 7);
-        for (slot, found) in fields.iter_mut().zip(line.splitn(7, field)) {
-            *slot = found;
+        let (mut fields, mut num_missing, mut rest) = ([""; 7], 6, line);
+        for slot in &mut fields[..6] {
+            let Some(end) = find(rest, field) else { break };
+            (*slot, rest) = (&rest[..end], &rest[end + field.len_utf8()..]);
             num_missing -= 1;
         }
+        fields[6 - num_missing] = rest;
         (fields[5], Self { kind: fields[2], behind: fields[6], num_missing })
     }
 }
@@ -218,8 +232,9 @@ pub fn unescape(text: &str, signs: Signs) -> Cow<'_, str> {
 
 fn unescape_into(text: &str, signs: Signs, plain: &mut String) {
     let mut rest = text;
-    while let Some((before, behind)) = rest.split_once(signs.escape) {
-        plain.push_str(before);
+    while let Some(end) = find(rest, signs.escape) {
+        let behind = &rest[end + signs.escape.len_utf8()..];
+        plain.push_str(&rest[..end]);
         rest = match unescape_one(behind, signs, plain) {
             Some(after) => after,
             None => {
