@@ -114,8 +114,8 @@ def stage(
         Someone whom an earlier reading left out would come back.
     """
     wanted = _wanted_columns(settings, more)
-    if not getattr(source, "is_hashed_as_read", False):
-        source.version()  # by which a database takes its snapshot
+    is_hashed_as_read = getattr(source, "is_hashed_as_read", False)
+    version = b"" if is_hashed_as_read else source.version()  # by which a database takes its snapshot
     withdrawals = withdrawals or Withdrawals(settings)
     withdrawals.begin(source)
     parts = settings.connections
@@ -135,7 +135,7 @@ def stage(
     counts |= withdrawals.counts
     if (hidden := getattr(origin_of(source), "row_security", None)) is not None:
         counts["row_security"] = hidden
-    snapshot = source.version().decode(errors="replace")
+    snapshot = (source.version() if is_hashed_as_read else version).decode(errors="replace")
     return {**counts, "snapshot": snapshot, "keys": {"sha256": _digest_of_keys(folder, settings)}}
 
 
