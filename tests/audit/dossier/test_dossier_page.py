@@ -635,7 +635,7 @@ def test_a_run_without_a_trained_model_has_a_dossier_that_says_so() -> None:
 def test_the_dossier_that_is_replaced_is_named(pages: dict[Language, str]) -> None:
     assert "replaces the one" not in pages["en"]
     page = render(replace(dossier_evidence(), replaces="0123456789abcdef" * 4), "en", LANGUAGES)
-    assert "This dossier replaces the one with the digest 0123456789abcdef…" in page
+    assert "This dossier replaces the one whose digest begins with 0123456789abcdef." in page
 
 
 def test_every_number_that_decides_a_risk_has_its_words() -> None:
