@@ -13,7 +13,7 @@ A row says something of membership only where the lower end of plain's is over .
 Everything is kept under ``--work``, and each training, score and shadow model is a piece: a second start goes on there.
 All sizes but toy need the extra ``reticent[wordfreq]``.
 
-    python -m studies.private_recipe --size hours --work FOLDER                          # three hours of one core
+    python -m studies.private_recipe --size hours --work FOLDER                          # six hours of one core
     python -m studies.private_recipe --size cpu --work FOLDER [--cell generated-clm]     # days on two cores
     python -m studies.private_recipe --size base --work FOLDER                           # BERT-base and GPT-2, a GPU
 """
@@ -33,7 +33,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from fixtures.corpora import read_documents
 
-from benchmarks.record_io import DATA, STUDIES, estimate_text, markdown, write_record
+from benchmarks.record_io import DATA, STUDIES, estimate_text, markdown, record_path, write_record
 from benchmarks.runner import command
 from reticent.audit.report.selectors import strongest_attack
 from reticent.engine.public_words import read_public_words
@@ -344,6 +344,10 @@ def run(
     left_out += ["households: each individual is alone", "a choice of the epochs of private arms"]
     print(json.dumps(left_out), file=sys.stderr)
     assert all(each["rows"] for each in result.values())
+    before = json.loads(path.read_text()) if (path := record_path("private_recipe")).exists() else {}
+    if before.get("size") == size:  # cells that were not run now stay
+        result = before["cells"] | result
+        left_out = [said for said in left_out if said.partition(":")[0] not in result]
     kept = {"individuals": about.individuals, "epsilons": about.epsilons, "shadows": about.shadows}
     write_record("private_recipe", {**kept, "cells": result, "left_out": left_out}, size, STUDIES)
     return None

@@ -395,21 +395,24 @@ def _private_recipe(record: Record) -> str:
     for name, cell in record["cells"].items():
         private = [row for row in cell["rows"] if row["guarantee"]]
         plain = next(row for row in cell["rows"] if row["recipe"] in ("mlm", "clm"))
-        shown = ", ".join(f"`{row['recipe']}` {row['gain_share']['value']:.2f}" for row in private)
+        kept: dict[str, list[float]] = {}
+        for row in private:
+            kept.setdefault(row["recipe"].rpartition("-epsilon-")[2], []).append(row["gain_share"]["value"])
+        shown = ", ".join(f"at epsilon {epsilon} {min(own):.2f} to {max(own):.2f}" for epsilon, own in kept.items())
         areas = [row["area"]["value"] for row in private]
         found = "" if cell["counts"] else " As attacks hardly find plain here, that says nothing."
         parts.append(
-            f"{name}: share of plain's gain on ordinary words of held-out individuals that a recipe with a bound "
-            f"keeps: {shown}. The best attack finds members of plain with an area of {_in(plain['area'], 3)}, of these "
-            f"with {min(areas):.3f} to {max(areas):.3f}.{found}"
+            f"{name}: of plain's gain on ordinary words of held-out individuals the recipes with a bound keep {shown}. "
+            f"The best attack finds members of plain with an area of {_in(plain['area'], 3)}, of these with "
+            f"{min(areas):.3f} to {max(areas):.3f}.{found}"
         )
     return " ".join(parts)
 
 
 def _private_recipe_figure(record: Record) -> Dots:
     rows = [
-        Dot.of(row["recipe"], row["gain_share"], "private" if row["guarantee"] else None)
-        for cell in record["cells"].values()
+        Dot.of(f"{name}, {row['recipe']}", row["gain_share"], "private" if row["guarantee"] else None)
+        for name, cell in record["cells"].items()
         for row in cell["rows"]
     ]
     return Dots(rows=rows, axis="share of plain's gain on ordinary words of held-out individuals", digits=3)

@@ -308,9 +308,9 @@ def _private_recipe(record: dict[str, Any]) -> str:
     for name, cell in record["cells"].items():
         rows = cell["rows"]
         parts.append(
-            f"{name}: {record['individuals']:,} individuals, {rows[0]['members']:,} members and {rows[0]['others']:,} "
-            f"held out in the attacks; plain and protected models of epoch {cell['plain_epoch']}, and plain gains "
-            f"{rows[0]['gain']:.2f} nats a token.\n\n{private_recipe.table(rows)}"
+            f"{name}: {rows[0]['members']:,} members and {rows[0]['others']:,} individuals held out in the attacks; "
+            f"plain and protected models of epoch {cell['plain_epoch']}, and plain gains {rows[0]['gain']:.2f} nats a "
+            f"token.\n\n{private_recipe.table(rows)}"
         )
     return "\n\n".join(parts)
 
