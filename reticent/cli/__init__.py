@@ -109,12 +109,16 @@ def _global_options(
     """Declare the options that precede a command."""
 
 
+#: Commands whose arguments may be words of a text, given without quotes in place of its file.
+READ_TEXTS = ("redact", "guard check")
+
+
 class _Commands(TyperGroup):
     """Group of all commands; an option that was removed fails with a message that names the setting replacing it."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; an option that was removed raises `PolicyError`, which names the setting that replaces
-        it."""
+        """Run the command; an option that was removed raises `PolicyError`, which names the setting that replaces it.
+        No error prints a text that was given in place of its file."""
         try:
             return super().invoke(ctx)
         except Exception as failed:
@@ -122,6 +126,8 @@ class _Commands(TyperGroup):
             names = place.command_path.removeprefix(f"{ctx.command_path} ") if place is not None else ""
             if option is not None and (instead := removed_option_message(names, option)) is not None:
                 raise PolicyError(instead) from None
+            if names in READ_TEXTS and "unexpected extra argument" in getattr(failed, "message", ""):
+                raise PolicyError("FILE: one file, but more were given; give a text on stdin") from None
             raise
 
 

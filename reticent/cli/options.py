@@ -232,6 +232,7 @@ def read_text(file: str) -> str:
     except OSError as error:
         if not os.path.exists(file):
             raise CorpusError(
-                "FILE: no such file (its name is not printed, as it may be the text itself: give that on stdin)"
+                f"FILE: cannot be read ({error.strerror}; its name is not printed, as it may be the text itself: give "
+                "that on stdin)"
             ) from None
         raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None

@@ -1140,6 +1140,28 @@ def test_a_page_that_changes_behind_its_reading_stops_it(tmp_path: Path, monkeyp
         list(batches)
 
 
+def test_other_parts_of_pages_have_nothing_to_read_or_compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the first part notes the states of the files meanwhile."""
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p/a.txt").write_text("note")
+    source = Exports(CorpusConfig(source=f"pages://{tmp_path}"), tmp_path)
+    next(source.batches(["text"]))
+    monkeypatch.setattr(exports, "_state", lambda file: pytest.fail("looked at"))
+    assert not list(source.batches(["text"], part=1, parts=2))
+
+
+def test_pages_too_large_that_change_are_no_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p/a.txt").write_text("a long note")
+    monkeypatch.setattr(exports, "MAX_BYTES", 4)
+    monkeypatch.setattr(contents, "MAX_BYTES", 4)
+    source = Exports(CorpusConfig(source=f"pages://{tmp_path}"), tmp_path)
+    assert not list(source.batches(["text"]))
+    (tmp_path / "p/a.txt").write_text("a note")
+    with pytest.raises(CorpusError, match="changed"):
+        source.version()
+
+
 def test_the_name_of_a_file_may_be_in_another_encoding(tmp_path: Path) -> None:
     (tmp_path / "p1").mkdir()
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/p1/\xe9.txt")).write_text("one")

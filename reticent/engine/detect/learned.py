@@ -178,6 +178,16 @@ class _Header:
     digest: str = ""
 
 
+def _check_header(header: _Header) -> None:
+    """Raise `TypeError`, `ValueError` or `KeyError` if a value of a file's header is none of a tagger."""
+    if not isinstance(header.config["corpus"], bool) or not isinstance(header.lean, int | float):
+        raise TypeError
+    if not all(isinstance(name, str) for name in (*header.categories, *header.hints)):
+        raise TypeError
+    if len(set(header.categories)) != len(header.categories) or len(header.categories) < header.num_lanes - 1:
+        raise ValueError
+
+
 @dataclass(frozen=True, slots=True)
 class Tagger:
     """A tagger (its Rust model and metadata); made by `learn_tagger` or `read_tagger`."""
@@ -286,6 +296,7 @@ def read_tagger(path: Path | str, key: bytes = PUBLIC_KEY) -> Tagger:
     try:
         header = _Header(**content)
         transitions, affixes = np.array(header.transitions, dtype=np.int16), bool(header.config["affixes"])
+        _check_header(header)
     except (TypeError, ValueError, OverflowError, KeyError):
         raise ArtifactError(f"{path}: a damaged tagger, whose header cannot be read; learn it again") from None
     if header.key_id != key_id(key):

@@ -136,8 +136,13 @@ class Exports:
         digest = hashlib.sha256()
         for file in self._found[0]:
             if file not in self._digests:
-                self._states.setdefault(file, _state(file))
-                self._digests[file] = sha256_of(file)
+                state = self._states.setdefault(file, _state(file))
+                try:
+                    self._digests[file] = sha256_of(file)
+                except OSError as error:
+                    raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None
+                if _state(file) != state:
+                    raise changed_error()
             digest.update(f"{self._place(file)}\0{self._digests[file].hex()}\0".encode())
         return digest.hexdigest().encode()
 
@@ -147,10 +152,12 @@ class Exports:
         """Yield the documents as record batches of these columns. Part 0 yields all and other parts nothing, since
         repeated ids are numbered in file order."""
         require_columns(FoundDocument._fields, list(columns), self._path)
+        if part:
+            return
         held: list[FoundDocument] = []
         num_characters = 0
         seen: dict[str, bytes] = {}
-        for file, documents in self._iter_files() if part == 0 else ():
+        for file, documents in self._iter_files():
             for each in documents:
                 found = self._with_unique_id(each, seen, file)
                 if isinstance(found, Unread):

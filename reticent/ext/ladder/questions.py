@@ -82,8 +82,10 @@ def read_terms(path: Path | str) -> tuple[Diagnosis, ...]:
     PolicyError
         The file has no [[diagnosis]], one has no name or an unknown field, or two share a name or a synonym.
     """
-    found = []
-    for number, table in enumerate(read_toml(Path(path)).get("diagnosis", ()), start=1):
+    found, tables = [], read_toml(Path(path)).get("diagnosis", [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise PolicyError(f"{path}: diagnosis: expected tables, each under [[diagnosis]]")
+    for number, table in enumerate(tables, start=1):
         known = {"name": str, "synonyms": list, "drugs": list, "sensitive": bool}
         wrong = [field for field, value in table.items() if not isinstance(value, known.get(field, ()))]
         if wrong or not str(table.get("name", "")).strip():

@@ -117,11 +117,11 @@ fn lines(message: &str, field: char) -> Result<Vec<&str>, &str> {
     let is_segment =
         |line: &str| line.starts_with('Z') || line.get(..3).is_some_and(|name| SEGMENTS.binary_search(&name).is_ok());
     // Signs of frames within a message are rare.
-    let mut ends: Vec<_> = match memchr2(b'\x0b', b'\x1c', bytes) {
-        Some(_) => (0..bytes.len()).filter(|&at| is_end(bytes[at].into())).collect(),
-        None => memchr2_iter(b'\r', b'\n', bytes).collect(),
+    let begins_behind = |&end: &usize| begins(&message[end + 1..]);
+    let ends: Vec<_> = match memchr2(b'\x0b', b'\x1c', bytes) {
+        Some(_) => (0..bytes.len()).filter(|&at| is_end(bytes[at].into())).filter(begins_behind).collect(),
+        None => memchr2_iter(b'\r', b'\n', bytes).filter(begins_behind).collect(),
     };
-    ends.retain(|&end| begins(&message[end + 1..]));
     let of_returns = memchr2(b'\r', b'\n', bytes).is_some_and(|at| bytes[at] == b'\r');
     let is_certain = if of_returns {
         memchr_iter(b'\n', bytes).all(|at| at > 0 && bytes[at - 1] == b'\r')

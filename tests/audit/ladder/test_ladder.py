@@ -392,6 +392,9 @@ def test_a_rung_on_which_nothing_is_known_has_no_cell(scored: dict[str, Scores])
     [
         ("", "0 [[diagnosis]]; at least two"),
         ('[[diagnosis]]\nname = "gout"', "1 [[diagnosis]]; at least two"),
+        ('[diagnosis]\nname = "gout"', "expected tables, each under [[diagnosis]]"),
+        ('diagnosis = ["gout", "flu"]', "expected tables, each under [[diagnosis]]"),
+        ("diagnosis = 3", "expected tables, each under [[diagnosis]]"),
         ('[[diagnosis]]\nsynonyms = ["gout"]', "diagnosis 1: expected name"),
         ('[[diagnosis]]\nname = "gout"\nicd = "M10"', "diagnosis 1: expected name"),
         (LIST.replace("lupus", "GOUT"), "1 names stand for two diagnoses"),
