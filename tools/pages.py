@@ -415,7 +415,7 @@ def _private_recipe_figure(record: Record) -> Dots:
         for name, cell in record["cells"].items()
         for row in cell["rows"]
     ]
-    return Dots(rows=rows, axis="share of plain's gain on ordinary words of held-out individuals", digits=3)
+    return Dots(rows=rows, axis="share of plain's gain on ordinary words of held-out individuals", digits=3, nothing=0)
 
 
 def _classes(*records: Record) -> str:
