@@ -67,9 +67,7 @@ class Decoding:
     def __str__(self) -> str:
         if self.temperature == 0:
             return "greedy"
-        among = "all tokens" if self.top_k == 0 else f"the {self.top_k} likeliest tokens"
-        if self.top_k == 1:
-            among = "the likeliest token"
+        among = {0: "all tokens", 1: "the likeliest token"}.get(self.top_k, f"the {self.top_k} likeliest tokens")
         return f"sampling at temperature {self.temperature:g} from {among}"
 
     def log_probs(self, logits: torch.Tensor) -> torch.Tensor:

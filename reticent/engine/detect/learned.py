@@ -180,9 +180,10 @@ class _Header:
 
 def _check_header(header: _Header) -> None:
     """Raise `TypeError`, `ValueError` or `KeyError` if a value of a file's header is none of a tagger."""
-    if not isinstance(header.config["corpus"], bool) or not isinstance(header.lean, int | float):
+    flags, names = (header.config["corpus"], header.config["affixes"]), (*header.categories, *header.hints)
+    if not all(isinstance(flag, bool) for flag in flags) or not all(isinstance(name, str) for name in names):
         raise TypeError
-    if not all(isinstance(name, str) for name in (*header.categories, *header.hints)):
+    if not isinstance(header.lean, int | float):
         raise TypeError
     if len(set(header.categories)) != len(header.categories) or len(header.categories) < header.num_lanes - 1:
         raise ValueError
@@ -295,8 +296,8 @@ def read_tagger(path: Path | str, key: bytes = PUBLIC_KEY) -> Tagger:
         raise ArtifactError(f"{path}: a tagger of another version than {FORMAT}; learn it again")
     try:
         header = _Header(**content)
-        transitions, affixes = np.array(header.transitions, dtype=np.int16), bool(header.config["affixes"])
         _check_header(header)
+        transitions = np.array(header.transitions, dtype=np.int16)
     except (TypeError, ValueError, OverflowError, KeyError):
         raise ArtifactError(f"{path}: a damaged tagger, whose header cannot be read; learn it again") from None
     if header.key_id != key_id(key):
@@ -327,7 +328,7 @@ def read_tagger(path: Path | str, key: bytes = PUBLIC_KEY) -> Tagger:
             header.scale,
             transitions,
             num_lanes=header.num_lanes,
-            affixes=affixes,
+            affixes=header.config["affixes"],
         )
     except (ArtifactError, TypeError, OverflowError) as error:
         raise ArtifactError(f"{path}: a damaged tagger: {error}; learn it again") from None

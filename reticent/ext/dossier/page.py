@@ -209,7 +209,7 @@ def _format_row(row: Row, context: Context) -> tuple[str, Line]:
         name: t.count(value) if isinstance(value, int) else t(value) if isinstance(value, Key) else value
         for name, value in row.values.items()
     }
-    values |= {name: row.values[name] for name in row.values if name == "count"}  # it chooses a form of the text
+    values["count"] = row.values.get("count")  # as a number: it chooses the form of the text
     if row.estimate is None:
         return t(row.label, **values), Line(t("common.not_measured"), "", "")
     value, interval = t.value(row.estimate, area=row.area), t.interval(row.estimate, area=row.area)
