@@ -102,8 +102,8 @@ def run_part(job: Job, name: str, quiet: bool, as_json: bool, *, reread: bool = 
 # Parts of the commands of a run that make nothing: tokens and trainings that are checked, and the list of recipes.
 
 
-def verify_text(job: Job, quiet: bool, as_json: bool) -> None:
-    """Check every protected token of a job's run against the text, and print the results."""
+def verify_protection(job: Job, quiet: bool, as_json: bool) -> None:
+    """Check for every token of a job's run whether its protection is what the text implies, and print the results."""
     os.environ["TOKENIZERS_PARALLELISM"] = "true"  # nothing is forked here
     found = check_text(Run(job, new_progress(quiet)))
     if as_json:
@@ -473,7 +473,7 @@ def protect(
     if copy_members is not None:
         copy_members_tokens(job, copy_members, quiet, as_json)
     if verify:
-        verify_text(job, quiet, as_json)
+        verify_protection(job, quiet, as_json)
 
 
 def train(

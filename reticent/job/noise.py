@@ -129,8 +129,9 @@ def _with_noisy_supports(
 def _count_votes(
     run: Run, index: NgramIndex, individuals: Individuals, noise: Noise, key: bytes, listed: np.ndarray | None
 ) -> np.ndarray:
-    """Return for each word of an index how many members vote for it, int64 (num words,); 0 for words on the public list
-    (``listed``), which need no vote."""
+    """Return for each word of an index how many members vote for it, int64 (num words,), before any noise. A member
+    votes for at most ``noise.max_words`` of the words they use, drawn by ``key``; words on the public list (``listed``)
+    need no vote and have 0."""
 
     assert noise.max_words is not None
     if noise.delta * index.num_units >= 1:

@@ -135,8 +135,8 @@ def _replaced_supports(run: Run, policy: Policy) -> pa.RecordBatch | None:
 
 
 def text_check_of_flags(run: Run, name: str, store: TokenStore) -> tuple[str, bool]:
-    """Return a sentence on how far a store's flags were checked against the text, and False where they are known to be
-    wrong or not those that were checked.
+    """Return a sentence on how far a store's flags were checked against the text, and whether they may be used: not if
+    the check found them wrong, or if they have changed since.
 
     Without a text it goes by the kept check of all documents, or else by the sample that was checked when the tokens
     were made.

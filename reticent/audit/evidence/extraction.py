@@ -151,7 +151,7 @@ class GateResult:
     unit: Annotated[str | None, SETTING] = optional()
 
     def withhold_small_counts(self, raw: GateResult, cell: int) -> GateResult:
-        """Return the publishable result: without its bound and n if these are over 1 to ``cell`` - 1 individuals."""
+        """Return the publishable result: without bound and n where 1 to ``cell`` - 1 are counted."""
         return self if raw.n is not None and 0 < raw.n < cell else replace(self, n=raw.n, upper=raw.upper)
 
 

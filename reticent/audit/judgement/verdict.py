@@ -569,8 +569,8 @@ def _num_rates(model: ModelEvidence, audit: AuditEvidence) -> int | None:
 
 
 def _widen_for_given_split(number: Number, estimate: Estimate, num_rates: int) -> Estimate:
-    """Return the estimate with a wider interval, by which a model with a given split is judged beyond the threshold by
-    chance at most as often as `FALSE_ALARM`.
+    """Return the estimate with a wider interval, for a model whose members somebody listed instead of a random split:
+    it is then judged beyond the threshold by chance at most as often as `FALSE_ALARM`.
 
     Nothing verifies such a list. Half of the false alarms is reserved for exact tests; the areas of both membership
     risks, which are simultaneous already, and all rates share the other half.
@@ -867,8 +867,8 @@ def _is_result_of(training: ModelEvidence, result: RiskResult, audit: AuditEvide
 
 
 def _published_estimate(result: RiskResult, published: Sequence[Subject]) -> Estimate | None:
-    """Return the worst published estimate of the number that decided the result, among the trainings in ``published``
-    (AUCs by distance from chance); None if none is published."""
+    """Return the worst estimate, over the trainings that may be published, of the number that decided the result. An
+    AUC is worse the farther from chance it is. None if no training may be published."""
     numbers = [n for subject in published for n in RISKS[result.risk].numbers(subject) if n.what == result.what]
     known = [
         (abs(found.value - CHANCE) if n.null == CHANCE else found.value, found)

@@ -776,8 +776,8 @@ class LeakageAudit:
         )
 
     def _fold_variances(self, predicted: np.ndarray, draws: FoldDraws) -> dict[Part, float]:
-        """Return, for each part of the identifiers, the mean variance between fold draws of whether an identifier is
-        predicted, in the redrawn documents."""
+        """Return part of the identifiers -> how much it depends on the draw of the folds whether one is predicted: the
+        variance over the draws, averaged over the identifiers."""
         own = self.member_identifiers
         here, following = self._redrawn_words(draws)
         leaked = self._leaked_by_draw(own, predicted, draws)

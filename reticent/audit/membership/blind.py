@@ -201,8 +201,8 @@ def _permuted_aucs(
     memberships: np.ndarray,
     fold_of_individual: np.ndarray,
 ) -> np.ndarray:
-    """Return the AUC of each word classifier and of each ranked numeric feature for each column of ``memberships``, a
-    permutation; float64 (features, P)."""
+    """Return the AUC of each feature, a classifier of bags of words or a ranked number, where members are drawn at
+    random: ``memberships`` has P such draws as columns; float64 (features, P)."""
     areas = []
     for start in range(0, memberships.shape[1], AT_ONCE):
         own = memberships[:, start : start + AT_ONCE]

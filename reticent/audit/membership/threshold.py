@@ -79,8 +79,8 @@ NUM_STEPS = 100
 
 
 def target_probabilities(k: int, noise: Noise | None) -> np.ndarray:
-    """Return the probability that a word is a prediction target given its number of users among the members, float64:
-    entry u is for u users. The array ends a few users after that probability is (nearly) 1."""
+    """Return the probability that a word passes the threshold ``k``, and so is something that the model learns to
+    predict, float64: entry u is for a word that u members use. The array ends where it is (nearly) 1."""
     if noise is None:
         return (np.arange(k + BEYOND + 1) >= k).astype(np.float64)
     shares = noise.shares(k, MOST_USERS)

@@ -107,7 +107,8 @@ class Outcomes:
         return result.outcome if result else NOT_SHOWN
 
     def found_marks(self, rows: Iterable[Named], risk: str) -> list[Mark]:
-        """Return machine-readable marks, one for each model, of a sentence on whether anything was found for a risk."""
+        """Return for each model the machine-readable mark that says whether the attacks of a risk found anything; it is
+        put beside the sentence that says so."""
         return [found_mark(row, self.results(m)[risk]) for _, m in rows if (row := self.row(m))]
 
     def marks(self, rows: Iterable[Named], risk: str) -> list[Mark]:
@@ -321,7 +322,8 @@ def _name_with_number(recipe: str, result: RiskResult, t: Texts) -> str:
 
 
 def _other_emission_sentence(model: ModelEvidence, outcomes: Outcomes, t: Texts) -> Iterable[str]:
-    """Yield a sentence on identifiers found by another test, if the excess over held-out individuals found none."""
+    """Yield a sentence where a test of identifiers found leakage, though the comparison of members with held-out
+    individuals did not."""
     result = outcomes.results(model).get("emission")
     if result and result.found and not leaks_more(model):
         yield t("findings.found_otherwise", number=found_number(result, t))

@@ -45,10 +45,10 @@ TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
 def far_ends(
     numerator: np.ndarray, denominator: np.ndarray, *, least_share: float = LEAST_SHARE
 ) -> tuple[float, float]:
-    """Return the interval (low, high) of a rate for few individuals. Only the end on the far side of the rate, away
-    from the nearer of 0 and 1, is widened; the other end is the rate itself.
+    """Return a one-sided interval (low, high) of a rate over few individuals: Clopper-Pearson's end on the side away
+    from the nearer of 0 and 1, and the rate itself as the other end.
 
-    That end is Clopper-Pearson's at the effective sample size [@korn1998], with one individual added, as an exact
+    It is taken at the effective sample size [@korn1998], with one individual added, as an exact
     interval adds one event: as large as the individual of an average item, and with as high a rate as those who have
     rare items, at least ``least_share`` of its items. For individuals with one item each it is Clopper-Pearson's, up to
     5 % of its distance.

@@ -145,7 +145,8 @@ def _mean_of(values: Sequence[Any], cell: int) -> Any:
 
 
 def _mean_estimate(estimates: Sequence[Estimate], cell: int) -> Estimate:
-    """Return the mean of the trainings' estimates, ends included; without a value if one of them has none."""
+    """Return the mean of the trainings' estimates, ends included; without a value if one of them has none, without a
+    number of individuals if that is under ``cell``."""
     known = [e.value for e in estimates if e.value is not None]
     bounds = {e.bound for e in estimates if e.bound}
     merged = replace(estimates[0], n=_mean_of([e.n for e in estimates], cell))

@@ -186,8 +186,8 @@ def read_csv(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
     check = _make_check(form, source)
     wrong: list[Any] = []
 
-    def keep_invalid(row: Any) -> str:
-        """Handle an invalid row for pyarrow: remember the row, and return "error", by which reading stops."""
+    def stop_at_invalid(row: Any) -> str:
+        """Note an invalid row for the error message, and return "error", by which pyarrow stops reading."""
         wrong.append(row)
         return "error"
 
@@ -196,7 +196,7 @@ def read_csv(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
         delimiter=form.delimiter,
         quote_char=form.quote or False,
         newlines_in_values=form.quote is not None,
-        invalid_row_handler=keep_invalid,
+        invalid_row_handler=stop_at_invalid,
     )
     convert = pa.csv.ConvertOptions(
         include_columns=list(columns),

@@ -54,7 +54,8 @@ def dossiers_of(folder: Path) -> tuple[str | None, list[str]]:
 
 
 def dossier_steps(run: Run) -> Iterator[Step]:
-    """Yield the build step of the artefact ``dossier``, with keyed input digests since its manifest may be sent."""
+    """Yield the one build step of the artefact ``dossier``. Outsiders may read its manifest, so the digests of its
+    inputs are keyed (HMAC): without the key nobody can test a guess."""
 
     own = run.job.dossier
     config: dict[str, Any] = own.model_dump(mode="json", exclude={"key", "pdf"})

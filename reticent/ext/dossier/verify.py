@@ -135,8 +135,8 @@ def verify_model(
 
 
 def _matches_handed_over_files(model: ModelUnderTest, digests: Mapping[str, str]) -> bool:
-    """Return whether a model's files, as handed over for the test, are all among these digests. Other files may be
-    there too if they hold no weights.
+    """Return whether every file of a model that was handed over for the test is in a folder with these digests, and
+    every file of weights in the folder was handed over.
     """
     weights = {name for name in digests if any(fnmatch(name, each) for each in WEIGHTS)} - OF_TRAINER
     given = model.given or {}

@@ -134,7 +134,7 @@ def _budgets(run: Run) -> list[Budget]:
 
 def _pending_costs(run: Run, *, include_charged: bool = False) -> dict[Budget, list[Spending]]:
     """Return budget -> entries of the job's private trainings, heads and vocabularies that are not charged yet; with
-    ``include_charged`` also those that are. `PolicyError` for one that is not, and whose epsilon no noise reaches."""
+    ``include_charged`` also those that are. `PolicyError` for an uncharged epsilon that no noise reaches."""
     found: dict[Budget, list[Spending]] = {}
     for budget in _budgets(run):
         drawn = {each.run for each in budget.spent()}

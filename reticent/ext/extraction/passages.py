@@ -249,8 +249,10 @@ def _compare_sides(
     kept: np.ndarray | None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
-    """Return the rates of extracted passages of members and of held-out individuals by one measure, and their
-    difference. There are further rates over passages of one side only, and without holders of near-copies."""
+    """Return the rates of extracted passages of members and of held-out individuals, and their difference.
+
+    The same is given for the passages that only one side has, and without held-out individuals who have a near-copy of
+    a member's document. ``measure`` is (name, number of tokens), ``selection`` the name of a choice of passages."""
     chosen = np.concatenate([members.asked[selection], heldout.asked[selection]])
     alone = chosen & ~np.concatenate([members.shared, heldout.shared])
     of_members = np.arange(len(chosen)) < len(members.documents)

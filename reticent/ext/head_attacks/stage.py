@@ -180,7 +180,8 @@ class Head:
         folder: Path,
         epoch_store: Callable[[int], TokenStore] | None = None,
     ) -> None:
-        """Train a head like this one on the given documents, and write it to a new folder."""
+        """Train another head of the same kind, from the same checkpoint, on these documents; write it to a new folder.
+        ``epoch_store`` gives the tokens of an epoch where each has its own."""
         from reticent.ext.classify.tags import tag
         from reticent.ext.classify.training import classify
 
@@ -417,8 +418,8 @@ def _pair_names(run: Run) -> AttackSet:
 
 
 def _attack_attributes(head: Head, classifier: Any, documents: LabelledTokens) -> dict[str, ToldAttribute]:
-    """Run the attribute-inference attack on a classifier; return attribute -> success rates, without attributes that
-    lack values.
+    """Run the attribute-inference attack on a classifier; return attribute -> success rates. An attribute that has no
+    two different values on each side is left out.
     """
     run, config = head.run, _config(head.run)
     if not config.attributes:

@@ -569,8 +569,8 @@ class _Words:
         return np.concatenate([np.arange(self.offsets[row], self.offsets[row + 1]) for row in rows.tolist()])
 
     def categories_of(self, rows: np.ndarray, found: pa.Table) -> np.ndarray:
-        """Return the predicted category of each word of these documents, int64, from a table of spans that numbers them
-        from 0.
+        """Return the predicted category of each word of the documents in ``rows``, int64, from a table of spans whose
+        column ``document`` is a place in ``rows``.
         """
         spans = [(rows[s["document"]], s["start"], s["end"], s["label"]) for s in found.to_pylist()]
         return self._label_words(rows, spans)[self.indices_of(rows)]

@@ -204,7 +204,7 @@ def _nan_to_minus_infinity(log_probs: np.ndarray) -> np.ndarray:
 
 
 def _hide_small_count(count: int, cell: int) -> int | None:
-    """Return a count, or None if it is between 0 and the small cell."""
+    """Return a count, or None if it is from 1 to ``cell`` - 1 and so may not be published."""
     return None if 0 < count < cell else count
 
 

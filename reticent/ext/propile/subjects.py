@@ -162,7 +162,7 @@ def subjects_from_rows(columns: Mapping[str, Sequence[Any]], *, where: str = "su
     num_rows = len(next(iter(columns.values()), []))
     if num_rows == 0:
         raise CorpusError(f"{where}: no subject in it")
-    items = _named_items(columns, where)
+    items = _items_by_kind(columns, where)
     if not items:
         raise CorpusError(f"{where}: no column of personal items in it")
     whole = list(zip(*items.values(), strict=True))
@@ -191,9 +191,9 @@ def subjects_from_rows(columns: Mapping[str, Sequence[Any]], *, where: str = "su
     return Subjects(kept_items, chosen, counts, kept_ids, households)
 
 
-def _named_items(columns: Mapping[str, Sequence[Any]], where: str) -> dict[str, list[str | None]]:
-    """Return item type -> text of each row, from a table's columns; the name comes first, joined from its parts if need
-    be.
+def _items_by_kind(columns: Mapping[str, Sequence[Any]], where: str) -> dict[str, list[str | None]]:
+    """Return kind of personal item ("name", "phone" …) -> its text in each row of a table, None where it has none. The
+    name comes first, joined from its parts if need be; ``where`` names the table in errors.
     """
     plain = {plain_name(column): column for column in columns}
     parts = [plain[part] for group in (_FIRST, _LAST) for part in group if part in plain]

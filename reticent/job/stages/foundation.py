@@ -161,7 +161,7 @@ def _iter_texts(corpus: Any, individuals: Any, splits: tuple[str, ...] | None) -
 
 
 def _read_given_tokenizer(settings: FoundationConfig) -> str:
-    """Return the tokenizer as JSON text of the vocabulary that the settings name."""
+    """Return, as JSON text, the tokenizer that the settings name: a file, or a folder with its vocabulary."""
     path = Path(str(settings.vocabulary))
     if path.is_file():
         return read_tokenizer_json(path)

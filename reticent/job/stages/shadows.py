@@ -225,7 +225,8 @@ def _build_shadow(shadow: Shadow, auditor_of: Callable[[str], Auditor], folder: 
 
 
 def write_shadow_tokens(shadow: Shadow, folder: Path, counts: dict[str, int]) -> None:
-    """Write the tokens of a shadow's documents, with its recipe's protection and text, into an empty folder."""
+    """Write the tokens of a shadow model's documents into an empty folder, with the protection flags of its recipe and
+    in its version of the text (original or rewritten); add their numbers to ``counts``."""
     run, splits = shadow.run, (MEMBERS,)
     policy, documents = run.job.protection(shadow.recipe), (shadow.individuals, splits)
     with TemporaryDirectory(prefix=".original-", dir=folder) as made:
