@@ -919,6 +919,10 @@ def real_identifiers(
 def pseudonymise_ids(ids: _ArrowArray, *, key: bytes, purpose: str, num_threads: int = 0) -> ArrowBatch:
     """Return keyed pseudonyms of ids, column ``id``; ids of two purposes have nothing in common."""
 
+def read_files(files: Sequence[Path], most: int) -> list[bytes]:
+    """Return the bytes of each file, of a longer one the first ``most``; `OSError` with the name of one that cannot be
+    read. The interpreter's lock is released meanwhile."""
+
 def has_any(data: bytes, parts: Sequence[bytes]) -> bool:
     """Return whether one of several short parts stands in the data."""
 

@@ -63,7 +63,7 @@ def table_error(folder: Path | str, mark: str) -> CorpusError:
 
 def _refuse_tables(found: Found) -> None:
     """Raise `CorpusError` if a file that was found, or the target of its link, is inside the folder of a data-lake
-    table. Of folders that were listed and are none only those above are looked at."""
+    table."""
 
     @functools.cache
     def real(folder: str) -> str:
@@ -73,13 +73,9 @@ def _refuse_tables(found: Found) -> None:
             return os.path.realpath(folder)
         return os.path.join(real(above), name)
 
-    plain, direct = set[str](), {os.path.dirname(os.path.realpath(file)) for file in found.links}
-    for folder in set(map(os.path.dirname, map(str, found.files))):
-        while folder in found.plain and folder not in plain:
-            plain.add(folder)
-            folder = os.path.dirname(folder)
-        if folder not in plain:
-            direct |= {os.path.abspath(folder), real(folder)}
+    direct = {os.path.dirname(os.path.realpath(file)) for file in found.links}
+    for folder in found.folders:
+        direct |= {os.path.abspath(folder), real(folder)}
     folders = set[str]()
     for folder in direct:
         while folder not in folders:
@@ -110,9 +106,12 @@ def find_files(sources: Sequence[str | Path], is_document: Callable[[Path], bool
     for source in map(Path, sources):
         is_folder = os.path.isdir(source)
         for path in _find_in_source(source, found, is_document, seen):
-            root = source if is_folder else Path(*_parts_before_glob(source)[: len(path.parts) - 1])
-            found.roots.setdefault(path, root)
-            if not is_folder and os.path.islink(path):
+            if is_folder:
+                found.roots.setdefault(path, source)
+                continue
+            found.roots.setdefault(path, Path(*_parts_before_glob(source)[: len(path.parts) - 1]))
+            found.folders.add(os.path.dirname(path))
+            if os.path.islink(path):
                 found.links.append(path)
     # The order of the documents depends neither on the spelling of the sources nor on the working folder.
     found.files = tuple(sorted(found.roots, key=os.path.abspath))
@@ -146,26 +145,28 @@ def _find_in_folder(
     source: Path, found: Found, is_document: Callable[[Path], bool], results: set[Path]
 ) -> Iterator[Path]:
     """Yield the document files in a folder and its subfolders, and count in ``found`` what is passed over."""
-    folders = [source]
+    folders = [(str(source), str(source))]
     while folders:
-        folder = folders.pop()
+        folder, nearest = folders.pop()
         entries = _list_folder(folder)
         names = {entry.name for entry in entries}
-        if folder is not source and not names.isdisjoint((MANIFEST, JOB)) and holds_results(folder):
-            results.add(folder)
+        if folder != str(source) and not names.isdisjoint((MANIFEST, JOB)) and holds_results(Path(folder)):
+            results.add(Path(folder))
             continue
-        if folder is not source and names.isdisjoint(_MARKS):
-            found.plain.add(str(folder))
+        if not names.isdisjoint(_MARKS):
+            nearest = folder
         for entry in entries:
             if entry.name.startswith("."):
                 found.passed_over[HIDDEN] += 1
                 continue
-            path = folder / entry.name
             if entry.name.startswith("_"):
                 found.passed_over[UNDERSCORES] += 1
-            elif entry.is_dir(follow_symlinks=False):
-                folders.append(path)
-            elif (mode := stat.S_IFREG if entry.is_file(follow_symlinks=False) else _mode(path)) is None:
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                folders.append((entry.path, nearest))
+                continue
+            path = Path(entry.path)
+            if (mode := stat.S_IFREG if entry.is_file(follow_symlinks=False) else _mode(path)) is None:
                 if is_document(path):
                     raise CorpusError(f"{path}: a link to nothing; repair the link or take it away")
                 found.passed_over[NOTHING] += 1
@@ -174,6 +175,7 @@ def _find_in_folder(
             elif not stat.S_ISREG(mode):
                 found.passed_over[SPECIAL] += 1
             elif is_document(path):
+                found.folders.add(nearest)
                 if entry.is_symlink():
                     found.links.append(path)
                 yield path
@@ -196,7 +198,7 @@ def _find_by_glob(source: Path, found: Found, results: set[Path]) -> Iterator[Pa
         _refuse_whole_machine(Path(*named), source)
     for length in range(max(len(named), 1), len(parts)):  # `glob` reports no error for a folder that it cannot list
         for folder in glob.glob(os.path.join(*parts[:length], ""), recursive=True):
-            _list_folder(Path(folder))
+            _list_folder(folder)
     holds = functools.cache(holds_results)
     writes_them = any(part.startswith("_") for part in parts[len(named) :])
     for path in map(Path, glob.glob(str(source), recursive=True)):
@@ -226,14 +228,16 @@ def _refuse_whole_machine(folder: Path, source: Path) -> None:
         raise CorpusError(f"{source}: holds the whole machine; name the folder of the documents")
 
 
-def _list_folder(folder: Path) -> list[os.DirEntry[str]]:
+def _list_folder(folder: str) -> list[os.DirEntry[str]]:
     """Return the entries of a folder; `CorpusError` if it cannot be listed."""
     try:
         os.stat(f"{folder}/.")  # a folder may be listed whose files may not be looked at
         with os.scandir(folder) as entries:
             return list(entries)
     except OSError as error:
-        raise CorpusError(f"{folder}: cannot be listed ({error.strerror}); its documents would be missing") from None
+        raise CorpusError(
+            f"{Path(folder)}: cannot be listed ({error.strerror}); its documents would be missing"
+        ) from None
 
 
 def _mode(path: Path) -> int | None:

@@ -40,8 +40,8 @@ class Found:
     other_suffixes: set[str] = field(default_factory=set)
     #: File -> the folder that was named, or in which the first glob begins.
     roots: dict[Path, Path] = field(default_factory=dict)
-    #: Folders below one that was named, listed and no table of a lake.
-    plain: set[str] = field(default_factory=set)
+    #: The nearest folder of each file that may be the table of a lake: all between, which were listed, are none.
+    folders: set[str] = field(default_factory=set)
     #: Files that are links.
     links: list[Path] = field(default_factory=list)
 

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from reticent import _rust
 from reticent.core.errors import CorpusError
 from reticent.engine.corpus import owners_of_table
 from reticent.engine.sources.batches import changed_error
 from reticent.engine.sources.columns import require_columns
-from reticent.engine.sources.compressed import COMPRESSIONS, Bytes, open_bytes
+from reticent.engine.sources.compressed import COMPRESSIONS, open_bytes
 from reticent.engine.sources.files import find_files, sha256_of
 from reticent.engine.sources.plain import individual_of
 from reticent.engine.threads import worked_ahead
@@ -226,21 +227,17 @@ class Exports:
         files are read before any is parsed."""
         kinds = [SUFFIXES.get(file.suffix.lower()) for file in files]
         # A kind that is not read was named, or a glob has it.
-        texts = iter(texts_of([(self._read_page(file), kind) for file, kind in zip(files, kinds, strict=True) if kind]))
+        known = [(file, kind) for file, kind in zip(files, kinds, strict=True) if kind]
+        try:
+            contents = _rust.read_files([file for file, _ in known], MAX_BYTES + 1)
+        except OSError as error:
+            raise CorpusError(f"{error.filename}: cannot be read ({os.strerror(error.errno or 0)})") from None
+        for (file, _), content in zip(known, contents, strict=True):
+            if len(content) <= MAX_BYTES:
+                self._digests.setdefault(file, hashlib.sha256(content).digest())
+        texts = iter(texts_of([(content, kind) for (_, kind), content in zip(known, contents, strict=True)]))
         found = [next(texts) if kind else UnreadableError("a kind of file that is not read") for kind in kinds]
         return [[self._make_page(file, text)] for file, text in zip(files, found, strict=True)]
-
-    def _read_page(self, file: Path) -> bytes:
-        """Return the bytes of a page file as `_read` does, and note their SHA-256; raise `CorpusError` if it cannot be
-        read."""
-        try:
-            with file.open("rb", buffering=0) as opened:
-                data = _read_all(opened, block=min(self._states[file][0] + 1, 1 << 16))
-        except OSError as error:
-            raise CorpusError(f"{file}: cannot be read ({error.strerror})") from None
-        if len(data) <= MAX_BYTES:
-            self._digests.setdefault(file, hashlib.sha256(data).digest())
-        return data
 
     def _read_documents(self, file: Path) -> Iterator[FoundDocument | Unread]:
         """Yield the documents in one file, or an `Unread` with the reason for each that cannot be read."""
@@ -378,17 +375,12 @@ def _state(file: Path) -> tuple[int, int]:
 
 def _read(file: Path) -> bytes:
     """Return the uncompressed bytes of a file, but only slightly more than `MAX_BYTES` of a larger one."""
-    with open_bytes(file) as opened:
-        return _read_all(opened)
-
-
-def _read_all(opened: Bytes, block: int = 1 << 16) -> bytes:
-    """Return the bytes of a stream, read in blocks, but only slightly more than `MAX_BYTES` of a longer one."""
     blocks: list[bytes] = []
     size = 0
-    while size <= MAX_BYTES and (found := opened.read(block)):
-        blocks.append(found)
-        size += len(found)
+    with open_bytes(file) as opened:
+        while size <= MAX_BYTES and (found := opened.read(1 << 16)):
+            blocks.append(found)
+            size += len(found)
     return b"".join(blocks)
 
 
