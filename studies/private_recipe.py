@@ -24,15 +24,17 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from fixtures.corpora import read_documents
 
+from benchmarks.attacks import first_words
 from benchmarks.record_io import DATA, STUDIES, estimate_text, markdown, record_path, write_record
 from benchmarks.runner import command
 from reticent.audit.report.selectors import strongest_attack
@@ -72,10 +74,12 @@ class Size:
 
     Parameters
     ----------
-    cells : (documents, objective, base): "small" is pre-trained here; "smollm2" has adapters; "base" is of the hub
-    individuals : generated ones; MTSamples has as many as it has reports
+    cells : (documents, objective, base): "small" is pre-trained here; "smollm2" has adapters; "base" is of the hub.
+        "generated-12000" has so many individuals, "mtsamples-24" the first 24 words of each report
+    individuals : generated ones where a cell does not say how many
     epochs : the most of plain, and those of the private arms
     shadowed : stems of the recipes that shadow models attack; None: all
+    adapted : fields that are others where SmolLM2 has adapters
     public_words : the list whose words the second and third arm may learn
     """
 
@@ -90,6 +94,7 @@ class Size:
     sample_rate: float = 0.1
     foundation: dict[str, int] | None = None
     train: dict[str, Any]
+    adapted: dict[str, Any] = field(default_factory=dict)
     bootstrap: int = 1000
 
 
@@ -102,9 +107,12 @@ SIZES = {
         bootstrap=100,
     ),
     "hours": Size(
-        cells=(("generated", "clm", "small"), ("mtsamples", "clm", "small")), individuals=3_000, words=24,
+        cells=(("generated", "clm", "small"), ("generated-12000", "clm", "small"), ("mtsamples", "clm", "small"),
+               ("mtsamples-24", "clm", "smollm2")),
+        individuals=3_000, words=24,
         epochs=(6, 6), shadowed=("{}", "pp{}"), train={"window_length": 48, "batch_size": 16, "device": "cpu"},
         foundation={"vocab_size": 3000, "hidden_size": 64, "num_layers": 2, "num_heads": 4, "num_epochs": 4},
+        adapted={"epochs": (3, 3), "epsilons": (8.0,), "shadowed": ()},
     ),
     "cpu": Size(
         cells=(("generated", "clm", "small"), ("mtsamples", "clm", "small"), ("mtsamples", "clm", "smollm2")),
@@ -144,30 +152,42 @@ class Cell:
 
     work: Path
     size: Size
-    source: str
+    place: str
     objective: str
     kind: str
+    of_base: np.ndarray | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if self.kind == "smollm2":
+            self.size = replace(self.size, **self.size.adapted)
+        self.source, _, number = self.place.partition("-")
+        self.number = int(number or 0)
 
     @property
     def name(self) -> str:
-        return f"{self.source}-{self.objective}" + ("" if self.kind == "small" else f"-{self.kind}")
+        return f"{self.place}-{self.objective}" + ("" if self.kind == "small" else f"-{self.kind}")
 
     @cached_property
     def documents(self) -> dict[str, Any]:
         """The sections of a job about documents; they are made where they are not there."""
-        place = self.work / self.source
+        place = self.work / self.place
         if self.source == "mtsamples":
             if not (place / "documents.parquet").exists():
                 place.mkdir(parents=True, exist_ok=True)
-                pq.write_table(read_documents("mtsamples", None).drop_columns(["spans"]), place / "documents.parquet")
+                reports = read_documents("mtsamples", None).drop_columns(["spans"])
+                if self.number:
+                    texts = pa.array(first_words(reports.column("text").to_pylist(), self.number))
+                    reports = reports.set_column(reports.column_names.index("text"), "text", texts)
+                pq.write_table(reports, place / "documents.parquet")
             split = {"heldout": 0.3, "reference": 0.2}
             corpus = {"source": str(place / "documents.parquet")}
             return {"corpus": corpus, "detect": {"detectors": ["rules"]}, "split": split}
         if not (place / "documents").exists():
             place.mkdir(parents=True, exist_ok=True)
+            individuals = self.number or self.size.individuals
             config = SynthConfig(
-                num_individuals=self.size.individuals, words_per_document=self.size.words, languages=("en",),
-                documents_per_individual=1.5, public_documents=max(self.size.individuals // 4, 60),
+                num_individuals=individuals, words_per_document=self.size.words, languages=("en",),
+                documents_per_individual=1.5, public_documents=max(individuals // 4, 60),
             )  # fmt: skip
             synthesize(place, config)
         corpus = {"source": str(place / "documents"), "spans": "spans"}
@@ -181,7 +201,7 @@ class Cell:
         if self.kind == "smollm2":
             progress = KeptProgress(self.work / "smollm2.json")
             return str(make_base("smollm2", self.work, FOUNDATIONS["cpu"], progress))
-        text = "reference" if self.source == "mtsamples" else str(self.work / self.source / "public")
+        text = "reference" if self.source == "mtsamples" else str(self.work / self.place / "public")
         kind = {"mlm": "bert", "clm": "gpt2"}[self.objective]
         foundation = {"kind": kind, "text": text, **(self.size.foundation or {})}
         model = {"name": "base", "objective": self.objective, "recipes": [self.objective], "foundation": foundation}
@@ -193,7 +213,7 @@ class Cell:
         train = {**self.size.train, "learning_rate": 2e-3 if self.kind == "small" else 2e-4}
         train |= {"lr_scheduler_type": "constant_with_warmup"}
         if self.kind == "smollm2":
-            train["lora"] = LORA
+            train |= {"lora": LORA, "bf16": "on"}
         audit = {"attacks": ["loss", "reference"], "every_checkpoint": False, "num_bootstrap": self.size.bootstrap}
         values = {
             **self.documents, "out": str(self.work / self.name / name), "model": models, "train": train,
@@ -226,21 +246,22 @@ class Cell:
         if kept.exists():
             return np.asarray(np.load(kept))
         auditor = open_auditor(run, model)
-        store = auditor.store
+        heldout, everybody = run.individuals.mask(HELDOUT), auditor.store
+        asked = heldout[everybody.individual]
+        within = templates(everybody)[np.repeat(asked, np.diff(everybody.doc_offsets))]
+        store = auditor.store = everybody.select(np.flatnonzero(asked))
         about: dict[str, Any] = {"name": model, "recipe": model, "objective": self.objective}
-        trained, base = (
-            auditor.score(ModelEntry(**about, epoch=epoch, path=place)).log_probs
-            for epoch, place in ((1, path), (0, Path(run.base_of(run.job.model[0]))))
-        )
+        trained = auditor.score(ModelEntry(**about, epoch=1, path=path)).log_probs
+        if self.of_base is None:  # every run has the same documents
+            base = Path(run.base_of(run.job.model[0]))
+            self.of_base = auditor.score(ModelEntry(**about, epoch=0, path=base)).log_probs
         owner = np.repeat(store.individual, np.diff(store.doc_offsets))
-        gained = trained - base
-        chosen = run.individuals.mask(HELDOUT)[owner] & (store.flags == 0) & np.isfinite(gained)
+        gained = trained - self.of_base
+        chosen = (store.flags == 0) & np.isfinite(gained)
         found = []
-        for side in (~templates(store), templates(store)):
-            rows = chosen & side
-            length = len(run.individuals.units)
-            found += [np.bincount(owner[rows], gained[rows], length), np.bincount(owner[rows], minlength=length)]
-        result = np.array(found)[:, run.individuals.mask(HELDOUT)]
+        for rows in (chosen & ~within, chosen & within):
+            found += [np.bincount(owner[rows], each, len(heldout)) for each in (gained[rows], None)]
+        result = np.array(found)[:, heldout]
         kept.parent.mkdir(parents=True, exist_ok=True)
         np.save(kept, result)
         return result
@@ -254,7 +275,8 @@ class Cell:
             models = [self.model("private", [private], **self.private_train())]
             if number == 0:  # plain and protected arms stand beside the first
                 models.insert(0, self.model("open", open_recipes, num_epochs=best, checkpoint_epochs=[best]))
-            wanted = [each.format(self.objective) for each in self.size.shadowed or (*OPEN, *PRIVATE)]
+            shadowed = (*OPEN, *PRIVATE) if self.size.shadowed is None else self.size.shadowed
+            wanted = [each.format(self.objective) for each in shadowed]
             attacked = [name for model in models for name in model["recipes"] if name in wanted]
             audit = {"shadow": {"recipes": attacked, "num_shadows": self.size.shadows}} if attacked else {}
             if stem != "dp-{}":
@@ -273,6 +295,8 @@ class Cell:
     def private_train(self) -> dict[str, Any]:
         dp = {"target_epsilon": list(self.size.epsilons), "sample_rate": self.size.sample_rate, "max_documents": 2}
         rate = {} if self.kind == "small" else {"learning_rate": 1e-3}
+        if self.kind == "smollm2":  # ghost clipping needs float32
+            dp["clipping"] = "hooks"
         return {**LARGE, **rate, "num_epochs": self.size.epochs[1], "dp": {**dp, "max_physical_batch_size": 64}}
 
 
@@ -333,7 +357,7 @@ def run(
         own = Cell(work, about, source, objective, kind)
         if cell not in (None, own.name):
             left_out.append(f"{own.name}: not asked for")
-        elif source == "mtsamples" and not (DATA / "mtsamples").exists():
+        elif own.source == "mtsamples" and not (DATA / "mtsamples").exists():
             left_out.append(f"{own.name}: no mtsamples under RETICENT_DATA")
         elif kind == "smollm2" and package_folder("smollm2") is None:
             left_out.append(f"{own.name}: no package {PACKAGES['smollm2']}")

@@ -108,7 +108,8 @@ class NgramPrivacy(Estimate):
     num_leaked: Annotated[int | None, COUNT]
 
     def withhold_small_counts(self, raw: Estimate, cell: int) -> NgramPrivacy:
-        """Return these leak rates as published: a rate over fewer than ``cell`` leaked n-grams becomes a bound."""
+        """Return these leak rates as published: where fewer than ``cell`` n-grams leaked, an upper bound of the rate
+        stands in its place. ``raw`` is the rate before anything was withheld."""
         kept = Estimate.withhold_small_counts(self, raw, cell)
         assert isinstance(kept, NgramPrivacy)
         types, num_leaked = _bound_leaks(kept, kept.num_identifiers, kept.num_leaked, cell)
@@ -258,7 +259,8 @@ class Exposed(Excess):
     emits."""
 
     def withhold_small_counts(self, raw: Excess, cell: int) -> Exposed:
-        """Return the publishable shares: withheld or bounded if few individuals make them up."""
+        """Return the shares of individuals as published: where fewer than ``cell`` individuals, but some, make one up,
+        it is withheld or a bound."""
         kept = Excess.withhold_small_counts(self.as_shares(cell), raw, cell)
         assert isinstance(kept, Exposed)
         return kept

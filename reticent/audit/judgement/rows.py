@@ -314,8 +314,8 @@ def _emission_numbers(subject: Subject) -> Iterator[Number]:
 
 
 def _position_numbers(description: str, in_place: InPlace, *, beside_base: bool) -> Iterator[Number]:
-    """Yield the numbers on identifiers at their own positions: how often they are ranked above decoys, and how often
-    sampled within a number of draws."""
+    """Yield the numbers on identifiers where they stand in a document: how often the model ranks the true one above
+    decoys, and how often it draws it within a number of draws."""
     told = f"{description} likelier in their place than decoys"
     yield from _rate_numbers(told, in_place.ranked.top1, beside_base=beside_base)
     if in_place.own:

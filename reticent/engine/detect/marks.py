@@ -277,8 +277,8 @@ def _concatenate(parts: list[Any]) -> Any:
 
 
 def _line_spans(bounds: dict, categories: np.ndarray, word_bounds: list[np.ndarray]) -> LineSpans:
-    """Return spans with their first and last (exclusive) word added. ``bounds`` holds document, start and end of the
-    spans; ``word_bounds`` the starts and the ends of all words."""
+    """Return spans with the first and the last (exclusive) word that each touches. ``bounds`` has document, start and
+    end of the spans in the line of all documents, ``word_bounds`` the starts and the ends of all words."""
     starts, ends = word_bounds
     return LineSpans(
         document=bounds["document"],

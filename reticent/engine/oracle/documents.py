@@ -32,7 +32,7 @@ class WordTable(dict[str, int]):
         return number
 
     def surfaces(self, surface: str) -> list[str]:
-        """Return the normalised form (exact, casefolded or folded) of each distinct spelling."""
+        """Return each distinct spelling, normalised as ``surface`` says: "exact", "casefolded" or "folded"."""
         return _normalise_words(list(self), surface)
 
     def visible_forms(self, surface: str) -> Seen:

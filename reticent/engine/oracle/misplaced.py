@@ -49,7 +49,7 @@ class Misplaced:
         return encoding.offsets if encoding.ids == ids else None
 
     def _tokenize_word(self, pretoken: str) -> list[Token]:
-        """Return the tokens of a pretoken, with corrected offsets."""
+        """Return the tokens of a pretoken, with their places in it, which the library gets wrong."""
         symbols, placed = self._align_symbols(pretoken), []
         for token in self._tokenizer.model.tokenize(pretoken):
             start, end = token.offsets

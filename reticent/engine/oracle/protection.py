@@ -150,8 +150,8 @@ def widespread_words(words: DocumentWords, visible_forms: Seen, support: np.ndar
 
 
 def visible_support(words: DocumentWords, visible_forms: Seen, support: np.ndarray) -> np.ndarray:
-    """Return for each word the support of its visible form, which is the word without invisible characters. ``support``
-    has the support of each word as it is written."""
+    """Return for each word how many individuals use its visible form, the word without invisible characters, int64.
+    ``support`` has that number for each word as it is written, ``visible_forms`` the forms."""
     own, surface = visible_forms.is_own[words.spellings], visible_forms.numbers[words.spellings]
     of_surface = np.zeros(len(visible_forms.numbers) + 1, dtype=np.int64)
     of_surface[surface[own]] = support[own]

@@ -23,7 +23,8 @@ _IS_FHIR_ID: Final = re.compile(r"[A-Za-z0-9.-]{1,64}")
 
 
 def _resource(doc_id: str, individual_id: str, text: str) -> str:
-    """Return a document as one line of JSON: a DiagnosticReport if it was one, else a DocumentReference."""
+    """Return a document as a FHIR resource, one line of JSON: a DiagnosticReport if it was read from one, as its id
+    says, else a DocumentReference."""
     read_as, _, number = doc_id.partition("/")
     kind = read_as if read_as in _ATTACHED else "DocumentReference"
     own_id = number if kind == read_as else doc_id

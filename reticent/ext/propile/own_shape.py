@@ -109,7 +109,8 @@ def _phone_drawer(item: str, language: str) -> Callable[[np.random.Generator], s
     keep = len(re.sub(r"\D", "", item)) - len(national) + 1
 
     def draw(random: np.random.Generator) -> str | None:
-        """Return a random number like the item; None if it is not valid or of another line type."""
+        """Return a random phone number with the shape of the person's own; None if it is not valid, or of another kind
+        (mobile, landline)."""
         decoy = _redraw_characters(item, random, letters=False, keep=keep)
         other = None if decoy is None else _parse_phone(decoy, region)
         # A number that is not valid is of no kind.

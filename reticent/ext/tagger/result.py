@@ -104,7 +104,7 @@ class _Evaluator:
         self._options: Draws = {"num_bootstrap": num_bootstrap, "seed": seed}
 
     def estimate(self, values: np.ndarray, low: float = 0.0) -> Estimate:
-        """Return the mean of one value for each pair with its bootstrap interval."""
+        """Return the mean of ``values``, one for each pair of names, with its bootstrap interval."""
         return mean_estimate(values, low=low, unit=self.unit, **self._options)
 
     def rates(self, wins_of_pairs: np.ndarray) -> PairRates:
