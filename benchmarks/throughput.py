@@ -158,7 +158,7 @@ def train_ours(
     config = TrainConfig(
         num_epochs=plan.num_epochs, checkpoint_epochs=(), window_length=plan.shape.window_length, end_of_text=False,
         batch_size=plan.shape.batch_size, device=plan.device, packing=packing, save_minutes=0,
-        bf16="on" if plan.bf16 and clipping != "ghost" else "off",
+        bf16="on" if plan.bf16 else "off",
     )  # fmt: skip
     privacy = None
     if clipping:

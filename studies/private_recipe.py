@@ -79,7 +79,7 @@ class Size:
     individuals : generated ones where a cell does not say how many
     epochs : the most of plain, and those of the private arms
     shadowed : stems of the recipes that shadow models attack; None: all
-    adapted : fields that are others where SmolLM2 has adapters
+    of_cells : documents of a cell -> fields that are others there
     public_words : the list whose words the second and third arm may learn
     """
 
@@ -94,7 +94,7 @@ class Size:
     sample_rate: float = 0.1
     foundation: dict[str, int] | None = None
     train: dict[str, Any]
-    adapted: dict[str, Any] = field(default_factory=dict)
+    of_cells: dict[str, dict[str, Any]] = field(default_factory=dict)
     bootstrap: int = 1000
 
 
@@ -112,7 +112,10 @@ SIZES = {
         individuals=3_000, words=24,
         epochs=(6, 6), shadowed=("{}", "pp{}"), train={"window_length": 48, "batch_size": 16, "device": "cpu"},
         foundation={"vocab_size": 3000, "hidden_size": 64, "num_layers": 2, "num_heads": 4, "num_epochs": 4},
-        adapted={"epochs": (3, 3), "epsilons": (8.0,), "shadowed": ()},
+        of_cells={
+            "generated-12000": {"shadowed": ("{}",)},
+            "mtsamples-24": {"epochs": (3, 3), "epsilons": (8.0,), "shadowed": ()},
+        },
     ),
     "cpu": Size(
         cells=(("generated", "clm", "small"), ("mtsamples", "clm", "small"), ("mtsamples", "clm", "smollm2")),
@@ -158,8 +161,7 @@ class Cell:
     of_base: np.ndarray | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        if self.kind == "smollm2":
-            self.size = replace(self.size, **self.size.adapted)
+        self.size = replace(self.size, **self.size.of_cells.get(self.place, {}))
         self.source, _, number = self.place.partition("-")
         self.number = int(number or 0)
 
@@ -295,8 +297,6 @@ class Cell:
     def private_train(self) -> dict[str, Any]:
         dp = {"target_epsilon": list(self.size.epsilons), "sample_rate": self.size.sample_rate, "max_documents": 2}
         rate = {} if self.kind == "small" else {"learning_rate": 1e-3}
-        if self.kind == "smollm2":  # ghost clipping needs float32
-            dp["clipping"] = "hooks"
         return {**LARGE, **rate, "num_epochs": self.size.epochs[1], "dp": {**dp, "max_physical_batch_size": 64}}
 
 

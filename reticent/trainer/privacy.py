@@ -383,11 +383,6 @@ def _conflicts(config: TrainConfig, privacy: PrivacyConfig) -> Iterator[str]:
             yield f"train.{name}: does not go with DP-SGD ({reason})"
     if config.dtype != "float32":
         yield "train.dtype: does not go with DP-SGD (its sums and its noise are in float32)"
-    if config.bf16 == "on" and privacy.clipping == "ghost":
-        yield (
-            'train.bf16: ghost clipping bounds a gradient only as exactly as it is computed twice; use "auto" (float32 '
-            'here) or train.dp.clipping = "hooks"'
-        )
     if privacy.unit == "record" and privacy.max_documents != PrivacyConfig.model_fields["max_documents"].default:
         yield 'train.dp.max_documents: is of an individual, and train.dp.unit is "record"'
     if privacy.budget_delta is not None and privacy.budget_epsilon is None:

@@ -150,7 +150,6 @@ def test_job_trains_privately_notes_the_cost_and_refuses_beyond_the_budget(hospi
             DP,
             "early_stopping_patience: does not go with DP-SGD",
         ),
-        ({"bf16": "on"}, DP, "ghost clipping"),
         ({"dedup": {"mode": "exact", "scope": "corpus"}}, {"target_epsilon": 8.0}, "since deduplication"),
         ({"canaries": {"num": 2}}, {"target_epsilon": 8.0}, "since the planting of canaries"),
         ({"never_target": ["direct"]}, {"target_epsilon": 8.0}, "since the choice of protected words"),

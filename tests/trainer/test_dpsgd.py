@@ -204,14 +204,15 @@ def test_one_unit_more_moves_the_sum_by_at_most_the_clip(kind: str, clipping: st
     steps.close()
 
 
+@pytest.mark.parametrize("clipping", MODES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_passes_in_bfloat16_have_clips_and_sums_in_float32(kind: str) -> None:
+def test_passes_in_bfloat16_have_clips_and_sums_in_float32(kind: str, clipping: str) -> None:
     """One unit less is exactly one clipped gradient less, and the sum is near that of passes in float32."""
     half, bound = partial(torch.autocast, "cpu", dtype=torch.bfloat16), 0.05
     found = {}
     for name, more in (("exact", {}), ("half", {"autocast": half})):
         steps, parts = start(
-            kind, built(kind, "tied"), uneven_individuals(), "hooks", bound=bound, max_physical_batch_size=1000, **more
+            kind, built(kind, "tied"), uneven_individuals(), clipping, bound=bound, max_physical_batch_size=1000, **more
         )
         (part,) = parts()
         found[name] = update(steps, [part])
@@ -337,18 +338,19 @@ def test_norms_of_tied_weights_are_those_of_whole_gradients(
     kinds: str, num_cells: int, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(0)
-    uses, whole = [], torch.zeros(3, size + 2, size)
+    uses: dpsgd.Uses = []
+    whole = torch.zeros(3, size + 2, size)
     for kind in kinds:
         if kind in "ep":  # with a padding token, whose row learns nothing, the first of each unit
             ids, b = torch.randint(0, size + 2, (3, num_cells)), torch.randn(3, num_cells, size)
             ids[:, 0] = 1
-            uses.append((dpsgd._TiedEmbedding(2, 1, padding_idx=1 if kind == "p" else None), ids, b))
+            uses.append((torch.nn.Embedding(2, 1, padding_idx=1 if kind == "p" else None), ids, b))
             for unit in range(3):
                 learns = ids[unit] != 1 if kind == "p" else slice(None)
                 whole[unit].index_add_(0, ids[unit][learns], b[unit][learns])
         else:
             h, along = torch.randn(3, num_cells + 1, size), torch.randn(3, num_cells + 1, size + 2)
-            uses.append((dpsgd._TiedLinear(1, 1), h, along))
+            uses.append((torch.nn.Linear(1, 1), h, along))
             whole += along.mT @ h
     for most in (1 << 27, 1):  # all units at once, and one by one
         monkeypatch.setitem(ghost_norms.MOST_NUMBERS, "cpu", most)

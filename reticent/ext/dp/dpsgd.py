@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import secrets
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from functools import partial
@@ -22,10 +22,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from opacus.grad_sample import GradSampleHooks
-from opacus.grad_sample.grad_sample_module_fast_gradient_clipping import GradSampleHooksFastGradientClipping
+from opacus.grad_sample.functorch import ft_compute_per_sample_gradient, prepare_layer
 from opacus.optimizers import get_optimizer_class
-from opacus.utils.fast_gradient_clipping_utils import DPTensorFastGradientClipping
 from torch import nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 from transformers.pytorch_utils import Conv1D
 
 from reticent.core.device import autocast, full_float32
@@ -60,6 +60,11 @@ if TYPE_CHECKING:
 #
 # Gradients clipped per unit of privacy, on top of Opacus: hooks or ghost clipping, any number of rows per unit.
 #
+# Ghost clipping makes no gradient of a unit. One backward pass gives the gradient of each layer's output; with the
+# layer's input it gives the norm of every unit's gradient [@li2022], and then, scaled by the clip factors, the clipped
+# sum, without a second pass [@bu2023]. The norms are of the very products that are added up, so the bound is exact
+# whatever the precision of the passes.
+#
 # Opacus clips single rows of a batch. A unit (a document with several windows, an individual with several documents)
 # has several rows. So the rows of a unit are laid end to end along the time axis, before Opacus receives a layer's
 # input and output gradient: U units of R x T positions, zeros where a unit has fewer rows. A layer's gradient is a sum
@@ -71,9 +76,9 @@ if TYPE_CHECKING:
 # - position ids and token type ids have the full shape (B, T), because a broadcast row has no gradient per row; a model
 #   whose positions are not known makes its own, which its position embeddings then refuse unless they are frozen;
 # - BERT's head and its decoder share a bias: only the decoder is hooked;
-# - Opacus' ghost clipping does not support a weight with two uses: `_weight_norms_of_uses` gives that of tied ones;
+# - ghost clipping is ours, as Opacus' takes two backward passes and no weight with two uses (tied embeddings);
 # - GPT-2's ``Conv1D`` has samplers; norms are those of `reticent.trainer.ghost_norms`;
-# - norms are computed in float32, independent of the layers' precision.
+# - norms and clipped sums are computed in float32, independent of the layers' precision.
 #
 # This module imports Opacus, so import it only where a private run begins.
 #
@@ -180,39 +185,29 @@ def _conv1d_grads(layer: Conv1D, activations: list[torch.Tensor], backprops: tor
     return grads
 
 
-def _linear_norms(layer: Any, activations: list[torch.Tensor], backprops: torch.Tensor) -> Samples:
-    """Return each privacy unit's gradient norms, (U,) for each parameter of a linear or Conv1D layer, without the
-    gradients themselves.
-    """
-    norms = {}
+def _layer_norm_grads(layer: nn.LayerNorm, activations: list[torch.Tensor], backprops: torch.Tensor) -> Samples:
+    """Return each privacy unit's gradients of a layer norm, with or without a bias; one tensor (U, D) for each."""
+    grads = {}
     if layer.weight.requires_grad:
-        norms[layer.weight] = linear_squares(activations[0], backprops).clamp(min=0).sqrt()
+        normalised = F.layer_norm(activations[0], layer.normalized_shape, eps=layer.eps)
+        grads[layer.weight] = (normalised * backprops).flatten(1, -2).sum(dim=1)
     if layer.bias is not None and layer.bias.requires_grad:
-        norms[layer.bias] = backprops.sum(dim=1).norm(dim=1)
-    return norms
+        grads[layer.bias] = backprops.flatten(1, -2).sum(dim=1)
+    return grads
 
 
-class _TiedEmbedding(nn.Embedding):
-    """An embedding that shares its weight with another layer; Opacus has no norm sampler for this class."""
+#: Input and output gradient of one use of a layer, rows of a unit end to end: (U, L, ...) each.
+Uses = list[tuple[nn.Module, torch.Tensor, torch.Tensor]]
 
 
-class _TiedLinear(nn.Linear):
-    """A linear layer that shares its weight with another layer; see `_TiedEmbedding`."""
-
-
-_TIED: dict[type, type] = {nn.Embedding: _TiedEmbedding, nn.Linear: _TiedLinear}
-
-
-def _bias_norms_of_uses(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> torch.Tensor:
-    """Return the norm (U,) of each privacy unit's gradient of one bias that several layers share. ``uses`` has (layer,
-    input, output gradient) of each.
-    """
+def _bias_norms_of_uses(uses: Uses) -> torch.Tensor:
+    """Return the norm (U,) of each privacy unit's gradient of one bias, over all its uses."""
     return torch.stack([backprops.sum(dim=1) for _, _, backprops in uses]).sum(dim=0).norm(dim=1)
 
 
-def _weight_norms_of_uses(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor]]) -> torch.Tensor:
-    """Return the norm (U,) of each privacy unit's gradient of one weight that embeddings and linear layers share.
-    ``uses`` has (layer, input, output gradient) of each.
+def _weight_norms_of_uses(uses: Uses) -> torch.Tensor:
+    """Return the norm (U,) of each privacy unit's gradient of one weight, over all its uses: those of embeddings and of
+    linear layers, or those of `Conv1D` layers.
     """
     uses = [  # torch gives the row of padding no gradient
         (layer, read, back if (pad := getattr(layer, "padding_idx", None)) is None else back * (read != pad)[..., None])
@@ -222,9 +217,9 @@ def _weight_norms_of_uses(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor
     embedded, linear = (
         [
             torch.cat(parts, dim=1)
-            for parts in zip(*(own for layer, *own in uses if isinstance(layer, kind)), strict=True)
+            for parts in zip(*(own for layer, *own in uses if isinstance(layer, kinds)), strict=True)
         ]
-        for kind in (nn.Embedding, nn.Linear)
+        for kinds in (nn.Embedding, (nn.Linear, Conv1D))
     )
     squares = [row_squares(*embedded)] if embedded else []
     if linear:
@@ -234,10 +229,19 @@ def _weight_norms_of_uses(uses: list[tuple[nn.Module, torch.Tensor, torch.Tensor
     return torch.stack(squares).sum(dim=0).clamp(min=0).sqrt()
 
 
+def _weight_gradient(layer: nn.Module, read: torch.Tensor, backprops: torch.Tensor) -> torch.Tensor:
+    """Return the gradient of a layer's weight from its input and output gradient of all rows, (B, T, ...) each."""
+    if isinstance(layer, nn.Embedding):
+        padding = -1 if layer.padding_idx is None else layer.padding_idx
+        return torch.ops.aten.embedding_dense_backward(backprops, read, layer.num_embeddings, padding, False)
+    back_NO, read_NI = backprops.flatten(0, -2), read.float().flatten(0, -2)
+    return read_NI.mT @ back_NO if isinstance(layer, Conv1D) else back_NO.mT @ read_NI
+
+
 class _PerUnit:
     """Mixin for Opacus' hook classes: lays out rows by privacy unit, so that gradients are per unit.
 
-    ``rows`` is the layout of the current batch; set it before each forward pass.
+    ``rows`` is the layout of the current batch; `begin` sets it before each forward pass.
     """
 
     rows: UnitRows
@@ -257,6 +261,10 @@ class _PerUnit:
         else:
             yield from super().iterate_submodules(module)  # type: ignore[misc]
 
+    def begin(self, rows: UnitRows) -> None:
+        """Set the layout of the batch of the next forward pass."""
+        self.rows = rows
+
     def rearrange_grad_samples(
         self, *, module: Any, backprops: torch.Tensor, loss_reduction: str, batch_first: bool
     ) -> tuple[list[torch.Tensor], torch.Tensor]:
@@ -266,16 +274,23 @@ class _PerUnit:
         activations, backprops = super().rearrange_grad_samples(  # type: ignore[misc]
             module=module, backprops=backprops, loss_reduction=loss_reduction, batch_first=batch_first
         )
-        laid = []
-        for values in (*activations, backprops):
-            if len(values) != self.rows.num_rows:
-                seen = f"a {type(module).__name__} sees {len(values)} rows of a batch of {self.rows.num_rows}"
-                raise TrainingError(_unsupported_model(self._module, f"{seen}, so it has no gradient per row"))
-            values = values.float() if values.is_floating_point() else values
-            # A layer with one vector for each row gets a time axis of length 1.
-            laid.append(self.rows.join_rows_of_units(values.unsqueeze(1) if backprops.ndim == 2 else values))
         module.max_batch_len = self.rows.num_units
-        return laid[:-1], laid[-1]
+        *activations, backprops = self.rows_of_units(module, [*activations, backprops])
+        return activations, backprops
+
+    def rows_of_units(self, module: nn.Module, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return a layer's inputs and, last, its output gradient in float32, (U, R * T, ...): the rows of each privacy
+        unit concatenated.
+        """
+        laid = []
+        for each in values:
+            if len(each) != self.rows.num_rows:
+                seen = f"a {type(module).__name__} sees {len(each)} rows of a batch of {self.rows.num_rows}"
+                raise TrainingError(_unsupported_model(self._module, f"{seen}, so it has no gradient per row"))
+            each = each.float() if each.is_floating_point() else each
+            # A layer with one vector for each row gets a time axis of length 1.
+            laid.append(self.rows.join_rows_of_units(each.unsqueeze(1) if values[-1].ndim == 2 else each))
+        return laid
 
     def capture_activations_hook(self, module: nn.Module, *values: Any) -> None:
         """Store a layer's inputs in the forward pass, as Opacus does, with errors that name the layer."""
@@ -310,63 +325,143 @@ class _PerUnit:
         for module in self._module.modules():
             for left in ("activations", "max_batch_len"):
                 module.__dict__.pop(left, None)
-        _untie(self._module)
 
 
 class InstantiatedClipping(_PerUnit, GradSampleHooks):
     """Clipping hooks that keep one gradient per unit in memory; exact in any precision."""
 
-    GRAD_SAMPLERS: ClassVar = {**GradSampleHooks.GRAD_SAMPLERS, Conv1D: _conv1d_grads}
-
-
-class GhostClipping(_PerUnit, GradSampleHooksFastGradientClipping):
-    """Clipping hooks that compute only gradient norms per unit, followed by a second backward pass of the losses times
-    the clip coefficients."""
-
     GRAD_SAMPLERS: ClassVar = {
-        **GradSampleHooksFastGradientClipping.GRAD_SAMPLERS,
+        **GradSampleHooks.GRAD_SAMPLERS,
         Conv1D: _conv1d_grads,
-    }
-    NORM_SAMPLERS: ClassVar = {
-        **GradSampleHooksFastGradientClipping.NORM_SAMPLERS,
-        # Opacus' asks the device how many ids there are, and waits.
-        nn.Embedding: lambda layer, ids, backprops: {layer.weight: _weight_norms_of_uses([(layer, ids[0], backprops)])},
-        nn.Linear: _linear_norms,
-        Conv1D: _linear_norms,
+        nn.LayerNorm: _layer_norm_grads,  # Opacus' asks for a bias
     }
 
-    def __init__(self, *arguments: Any, **options: Any):
-        #: The uses of tied weights, as far as the backward pass has come.
-        self._uses: dict[nn.Parameter, list[tuple[nn.Module, torch.Tensor, torch.Tensor]]] = {}
-        super().__init__(*arguments, **options)
 
-    def capture_backprops_hook(
-        self, module: nn.Module, inputs: Any, outputs: Any, loss_reduction: str, batch_first: bool
-    ) -> None:
-        """Compute each unit's gradient norm of a weight that layers share, once the backward pass has reached all of
-        them. No gradient of V x D values a unit is stored.
-        """
-        if not isinstance(module, (_TiedEmbedding, _TiedLinear)) or not self.hooks_enabled:
-            super().capture_backprops_hook(module, inputs, outputs, loss_reduction, batch_first)
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """One use of a layer in a forward pass: its inputs, and where the gradient of its output arrives."""
+
+    module: nn.Module
+    read: list[torch.Tensor]
+    output: GradientEdge
+
+
+class GhostClipping(_PerUnit, GradSampleHooks):
+    """Forward hooks that note the inputs of layers. From these and the gradients of their outputs follow the norms of
+    all units' gradients, then their clipped sum.
+
+    Linear layers, `Conv1D` and embeddings need no gradient of a unit for that, whatever weights they share; of other
+    layers, which are small, there is one for each unit.
+    """
+
+    GRAD_SAMPLERS: ClassVar = InstantiatedClipping.GRAD_SAMPLERS
+    #: Layers of which no gradient of a unit is made.
+    GHOSTS: ClassVar = (nn.Linear, Conv1D, nn.Embedding)
+
+    def __init__(self, model: PreTrainedModel, max_grad_norm: float, **options: Any):
+        self._uses: list[_Use] = []
+        self._max_grad_norm = max_grad_norm
+        super().__init__(model, **options)
+
+    def add_hooks(self, *, batch_first: bool = True, **_: Any) -> None:
+        """Hook the forward pass of every layer with trained weights of its own."""
+        self.autograd_grad_sample_hooks: list[Any] = []
+        self._module.autograd_grad_sample_hooks = self.autograd_grad_sample_hooks  # type: ignore[assignment]
+        for module in self.iterate_submodules(self._module):
+            if type(module) not in self.GRAD_SAMPLERS:
+                prepare_layer(module, batch_first=batch_first)
+            hook = module.register_forward_hook(self.capture_activations_hook)
+            self.autograd_grad_sample_hooks.append(hook)
+
+    def begin(self, rows: UnitRows) -> None:
+        """Set the layout of the batch of the next forward pass, and forget the pass before."""
+        super().begin(rows)
+        self._uses = []
+
+    def capture_activations_hook(self, module: nn.Module, *values: Any) -> None:
+        """Note the inputs of a layer in a forward pass of which a gradient is taken."""
+        read, output = values
+        output = output if isinstance(output, torch.Tensor) else output[0]
+        if not torch.is_grad_enabled() or not output.requires_grad:
             return
         self.last = module
-        with self.naming_errors():
-            activations, backprops = self.rearrange_grad_samples(
-                module=module, backprops=outputs[0].detach(), loss_reduction=loss_reduction, batch_first=batch_first
-            )
-            for weight in module.parameters(recurse=False):
-                if weight.requires_grad:
-                    uses = self._uses.setdefault(weight, [])
-                    uses.append((module, activations[0], backprops))
-                    weight._forward_counter -= 1  # type: ignore[attr-defined]
-                    if weight._forward_counter == 0:  # type: ignore[attr-defined]
-                        of_uses = _weight_norms_of_uses if weight.ndim == 2 else _bias_norms_of_uses
-                        weight._norm_sample = of_uses(self._uses.pop(weight))  # type: ignore[attr-defined]
-            module.__dict__.pop("max_batch_len", None)
+        self._uses.append(_Use(module, [value.detach() for value in read], get_gradient_edge(output)))
 
-    def get_clipping_coef(self) -> torch.Tensor:
-        """Return the factor by which each row's loss is scaled to clip its unit's gradient, (B,)."""
-        return super().get_clipping_coef()[self.rows.units_B]
+    def norms(self, losses_B: torch.Tensor, *, retain_graph: bool = False) -> dict[nn.Parameter, torch.Tensor]:
+        """Return the norm of each unit's gradient of each trained weight, (U,), by a backward pass that makes no
+        gradient of a weight. A weight of which the losses say nothing is left out.
+        """
+        norms, _ = self._norms_and_sums(losses_B, retain_graph)
+        return norms
+
+    def backward(self, losses_B: torch.Tensor) -> None:
+        """Store in ``.grad`` of each trained weight the sum of the units' clipped gradients."""
+        norms, add_up = self._norms_and_sums(losses_B)
+        trained = [weight for weight in self._module.parameters() if weight.requires_grad]
+        with full_float32():
+            norm_U = torch.stack([norms[weight] for weight in trained]).norm(dim=0)
+            factor_U = (self._max_grad_norm / (norm_U + 1e-6)).clamp(max=1.0)
+            for weight, gradient in add_up(factor_U).items():
+                weight.grad = gradient
+
+    def _norms_and_sums(
+        self, losses_B: torch.Tensor, retain_graph: bool = False
+    ) -> tuple[dict[nn.Parameter, torch.Tensor], Callable[[torch.Tensor], Samples]]:
+        """Return the norms of the units' gradients, and a function from a factor of each unit, (U,), to the sum of
+        these gradients times the factors, both by weight.
+        """
+        uses, self._uses = self._uses, []
+        gradients = torch.autograd.grad(
+            losses_B.sum(), [use.output for use in uses], allow_unused=True, retain_graph=retain_graph
+        )
+        reached = [(use, back) for use, back in zip(uses, gradients, strict=True) if back is not None]
+        ghosts = [(use, back) for use, back in reached if type(use.module) in self.GHOSTS]
+        with full_float32():
+            whole = self._unit_gradients([each for each in reached if type(each[0].module) not in self.GHOSTS])
+            norms = {weight: each.flatten(1).norm(dim=1) for weight, each in whole.items()}
+            uses_of: dict[nn.Parameter, Uses] = {}
+            for use, back in ghosts:
+                self.last = use.module
+                read, laid = self.rows_of_units(use.module, [use.read[0], back])
+                for weight in _trained(use.module):
+                    uses_of.setdefault(weight, []).append((use.module, read, laid))
+            for weight, of_weight in uses_of.items():
+                if weight in whole:
+                    where = f"a {type(of_weight[0][0]).__name__} shares its weight with a layer of another kind"
+                    raise TrainingError(_unsupported_model(self._module, where))
+                norms[weight] = (_bias_norms_of_uses if weight.ndim == 1 else _weight_norms_of_uses)(of_weight)
+
+        def add_up(factor_U: torch.Tensor) -> Samples:
+            """Return the sums of the units' gradients times their factors."""
+            sums = {weight: torch.einsum("u,u...->...", factor_U, each) for weight, each in whole.items()}
+            factor_B = factor_U[self.rows.units_B]
+            for use, back in ghosts:
+                scaled = back.float() * factor_B.reshape(-1, *[1] * (back.ndim - 1))
+                for weight in _trained(use.module):
+                    is_bias = weight.ndim == 1
+                    found = (
+                        scaled.flatten(0, -2).sum(0) if is_bias else _weight_gradient(use.module, use.read[0], scaled)
+                    )
+                    sums[weight] = sums[weight] + found if weight in sums else found
+            return sums
+
+        return norms, add_up
+
+    def _unit_gradients(self, uses: list[tuple[_Use, torch.Tensor]]) -> Samples:
+        """Return the gradients of the units of these uses of layers, one tensor (U, ...) for each weight."""
+        found: Samples = {}
+        for use, back in uses:
+            self.last = use.module
+            *read, laid = self.rows_of_units(use.module, [*use.read, back])
+            sampler = self.GRAD_SAMPLERS.get(type(use.module), ft_compute_per_sample_gradient)
+            for weight, each in sampler(use.module, read, laid).items():
+                found[weight] = found[weight] + each if weight in found else each
+        return found
+
+
+def _trained(layer: nn.Module) -> list[nn.Parameter]:
+    """Return the weights of a layer itself that are trained."""
+    return [weight for weight in layer.parameters(recurse=False) if weight.requires_grad]
 
 
 def _unsupported_model(model: Any, where: str) -> str:
@@ -383,49 +478,22 @@ def watch_units(model: PreTrainedModel, clipping: str, max_grad_norm: float) -> 
     Raises
     ------
     TrainingError
-        A trained layer keeps buffers, or layers of an unsupported kind share a weight.
+        A trained layer keeps buffers.
     """
     for module in model.modules():
         decoder, bias = getattr(module, "decoder", None), module._parameters.get("bias")
         if isinstance(decoder, nn.Linear) and bias is not None and bias is not decoder.bias:
             bias.requires_grad_(False)  # BERT, untied: the forward pass never reads it
-    kind: Any = InstantiatedClipping
-    options: dict[str, Any] = {}
-    if clipping == "ghost":
-        kind, options = GhostClipping, {"max_grad_norm": max_grad_norm}
-        for module in (shared := list(_sharing_weights(model))):
-            if type(module) not in _TIED:
-                where = f"a {type(module).__name__} shares its weight, which ghost clipping cannot clip"
-                raise TrainingError(_unsupported_model(model, where))
-        for module in shared:
-            module.__class__ = _TIED[type(module)]
     try:
-        return kind(model, loss_reduction="sum", **options)
-    except Exception as error:  # Opacus may have hooked some layers
+        if clipping == "ghost":
+            return GhostClipping(model, max_grad_norm, loss_reduction="sum")
+        return InstantiatedClipping(model, loss_reduction="sum")
+    except Exception as error:  # some layers may be hooked
         for handle in model.__dict__.pop("autograd_grad_sample_hooks", ()):
             handle.remove()
-        _untie(model)
         buffers = isinstance(error, NotImplementedError)
         where = "a trained layer keeps buffers, so rows cannot be separated" if buffers else type(error).__name__
         raise TrainingError(_unsupported_model(model, where)) from None
-
-
-def _untie(model: nn.Module) -> None:
-    """Restore the original classes of layers that share a weight, which ghost clipping had replaced."""
-    for module in model.modules():
-        if isinstance(module, (_TiedEmbedding, _TiedLinear)):
-            module.__class__ = type(module).__base__  # type: ignore[assignment]
-
-
-def _sharing_weights(model: nn.Module) -> Iterable[nn.Module]:
-    """Return the modules without children that share a trained weight with another."""
-    owners: dict[int, list[nn.Module]] = {}
-    for module in model.modules():
-        if not any(True for _ in module.children()):
-            for weight in module.parameters(recurse=False):
-                if weight.requires_grad:
-                    owners.setdefault(id(weight), []).append(module)
-    return {id(module): module for found in owners.values() if len(found) > 1 for module in found}.values()
 
 
 def unit_losses(model: PreTrainedModel, rows: UnitRows) -> torch.Tensor:
@@ -639,7 +707,7 @@ class NoisyGradient:
     model : in train mode, on its device, with its adapters
     seed : int, the secret seed of samples and noise
     rank, num_ranks : rank of this process and number of processes; all have the same weights
-    autocast : context of forward passes; in lower precision, clipping is exact with ``clipping="hooks"`` only
+    autocast : context of forward passes
     num_labels : labels of a head; None for one that predicts words
     """
 
@@ -720,9 +788,9 @@ class NoisyGradient:
                 self._check_one_unit(_first_unit(part))
             torch.manual_seed(self._derive_seed(step, 2, self.rank, turn))  # dropout
             losses_B = self._losses(rows)
-            with _no_hook_warnings(), self.hooks.naming_errors(), self._matmul_precision():
+            with _no_hook_warnings(), self.hooks.naming_errors():
                 if isinstance(self.hooks, GhostClipping):
-                    DPTensorFastGradientClipping(self.hooks, self.optimizer, losses_B, "sum").backward()  # type: ignore[arg-type]
+                    self.hooks.backward(losses_B)
                 else:
                     losses_B.sum().backward()
             losses.append(losses_B.detach().sum())
@@ -765,15 +833,9 @@ class NoisyGradient:
 
     def _losses(self, rows: UnitRows) -> torch.Tensor:
         """Run the model forward on a batch; return each row's share of its unit's loss, (B,)."""
-        self.hooks.rows = rows
-        with self.autocast(), self.hooks.naming_errors(), self._matmul_precision():
+        self.hooks.begin(rows)
+        with self.autocast(), self.hooks.naming_errors():
             return unit_losses(self.model, rows)
-
-    def _matmul_precision(self) -> AbstractContextManager[None]:
-        """Return a context that switches TF32 off for ghost clipping, which computes each gradient twice and needs the
-        same result.
-        """
-        return full_float32() if isinstance(self.hooks, GhostClipping) else nullcontext()
 
     def _derive_seed(self, *use: int) -> int:
         """Return a 64-bit seed derived from the secret seed and these numbers."""
@@ -795,16 +857,17 @@ class NoisyGradient:
         """
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices), _no_hook_warnings(), self.hooks.naming_errors():
-            self._losses(self.make_rows(part.batch, part.targets, part.units)).sum().backward()
+            losses_B = self._losses(self.make_rows(part.batch, part.targets, part.units))
+            norms = self.hooks.norms(losses_B, retain_graph=True) if isinstance(self.hooks, GhostClipping) else {}
+            losses_B.sum().backward()
         layers = [layer for layer in self.model.modules() if isinstance(layer, nn.Embedding)]
         padded = {id(layer.weight) for layer in layers if layer.padding_idx is not None}
         for name, weight in self.model.named_parameters():
             if not weight.requires_grad:
                 continue
             plain = 0.0 if weight.grad is None else float(weight.grad.float().norm())
-            if isinstance(self.hooks, GhostClipping):
-                seen = getattr(weight, "_norm_sample", None)
-            else:
+            seen = norms.get(weight)
+            if isinstance(self.hooks, InstantiatedClipping):
                 found = getattr(weight, "grad_sample", None)
                 seen = None if found is None else found[0].norm()[None]
             off = math.inf if seen is None else float(seen[0]) - plain
@@ -922,8 +985,7 @@ class PrivateStep:
             seed=self.seed,
             rank=world.rank,
             num_ranks=world.size,
-            # Hooks take norms and sums in float32 of what the passes gave; ghost clipping computes a gradient twice.
-            autocast=partial(autocast, config.bf16 if privacy.clipping == "hooks" else "off", self.device),
+            autocast=partial(autocast, config.bf16, self.device),
             num_labels=model.config.num_labels if self.recipe.head else None,
         )
         try:
