@@ -7,7 +7,7 @@ import numpy as np
 
 from reticent.engine.kernels import _hash, _mix
 
-__all__ = ["NUM_KINDS", "draw_surrogates", "hash_cells", "kind_of_word"]
+__all__ = ["NUM_KINDS", "draw_surrogates", "kind_of_word"]
 
 _jit = numba.njit(nogil=True, cache=True)
 
@@ -94,17 +94,3 @@ def draw_surrogates(
                     out[row, at + place] = pool[entries[entry] + place]
             at = end
     return num_replaced, num_filled, num_rare
-
-
-@_jit
-def hash_cells(ids: np.ndarray, chosen: np.ndarray, windows: np.ndarray, seed: int, epoch: int) -> np.uint64:
-    """Return a checksum (sum modulo 2^64) of the chosen token ids of a batch, hashed with seed, epoch, window and
-    column."""
-    total = np.uint64(0)
-    num_rows, length = ids.shape
-    for row in range(num_rows):
-        for at in range(length):
-            if chosen[row, at]:
-                state = _hash(np.uint64(seed), np.uint64(epoch), np.uint64(windows[row]), np.uint64(at))
-                total += _mix(state ^ (np.uint64(ids[row, at]) + np.uint64(0x9E3779B97F4A7C15)))
-    return total

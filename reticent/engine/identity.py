@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
+from reticent.engine.schema import one_array
 
 #: Choices for ids that fold to one another: stop, read each in its folded form, or take them for different ones.
 Ids = Literal["stop", "fold", "exact"]
@@ -111,14 +112,13 @@ def fold_ids(ids: pa.Array | pa.ChunkedArray) -> pa.Array:
     ['p1', 'p1', '12', None]
     """
 
-    ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
-    return pa.record_batch(_rust.fold_ids(ids)).column(0)
+    return pa.record_batch(_rust.fold_ids(one_array(ids))).column(0)
 
 
 def missing_id_rows(ids: pa.Array | pa.ChunkedArray, real_ids: Collection[str] = ()) -> np.ndarray:
     """Return the row numbers whose id is a word for a missing value (``NULL``, ``nan``, ``-``), except ids listed in
     ``real_ids``. Null ids are not among them. Cost: a hash of each row, and a fold of each distinct id."""
-    ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
+    ids = one_array(ids)
     # The core's distinct ids in place of pyarrow's functions, which take 10 MB.
     names, codes = _rust.sorted_codes(ids.fill_null("") if ids.null_count else ids)
     kept = set(fold_ids(pa.array(list(real_ids), pa.string())).to_pylist())
@@ -153,8 +153,7 @@ def find_spellings(ids: pa.Array | pa.ChunkedArray) -> Spellings:
     """Return groups of ids that differ in spelling only (their folded forms are equal). Cost: a hash of each row, and a
     fold of each distinct id."""
 
-    ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
-    return Spellings(*_rust.id_groups(ids))
+    return Spellings(*_rust.id_groups(one_array(ids)))
 
 
 def require_distinct_ids(doc_ids: pa.ChunkedArray, column: str, describe_row: Callable[[int], str]) -> None:

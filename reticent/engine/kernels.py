@@ -21,9 +21,9 @@ __all__ = [
     "draw_counts",
     "draw_words",
     "goldfish_drops",
+    "hash_ids",
     "hash_keys",
     "hash_slices",
-    "hash_targets",
     "number_tuples",
     "protected_words",
     "replace_words",
@@ -204,20 +204,20 @@ def goldfish_drops(input_ids: np.ndarray, doc_offsets: np.ndarray, k: int, h: in
 
 
 @_jit
-def hash_targets(labels: np.ndarray, windows: np.ndarray, seed: int, epoch: int) -> np.uint64:
-    """Return a checksum (sum modulo 2^64) of a batch's prediction targets, each hashed with seed, epoch, window and
-    column.
+def hash_ids(ids: np.ndarray, windows: np.ndarray, seed: int, epoch: int) -> np.uint64:
+    """Return a checksum (sum modulo 2^64) of the token ids of a batch, such as its prediction targets, each hashed with
+    seed, epoch, window and column; negative numbers are no ids.
 
     A sum, so that it is the same however the windows are batched, and adds up over processes. Where a target stands is
     in it: a token that is protected in one document cannot pass for its equal in another.
     """
     total = np.uint64(0)
-    num_rows, length = labels.shape
+    num_rows, length = ids.shape
     for row in range(num_rows):
         for at in range(length):
-            if labels[row, at] >= 0:
+            if ids[row, at] >= 0:
                 state = _hash(np.uint64(seed), np.uint64(epoch), np.uint64(windows[row]), np.uint64(at))
-                total += _mix(state ^ (np.uint64(labels[row, at]) + np.uint64(0x9E3779B97F4A7C15)))
+                total += _mix(state ^ (np.uint64(ids[row, at]) + np.uint64(0x9E3779B97F4A7C15)))
     return total
 
 

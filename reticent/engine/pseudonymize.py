@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from reticent import _rust
 from reticent.core.errors import PolicyError
 from reticent.engine.detect.labels import category
+from reticent.engine.schema import one_array
 
 if TYPE_CHECKING:
     from reticent._rust import NamePool
@@ -137,7 +138,7 @@ class OffsetMap:
     @classmethod
     def from_columns(cls, table: pa.Table | pa.RecordBatch) -> OffsetMap:
         """Return the offset map stored in this table by `columns`."""
-        lists = [_one_array(table.column(name)) for name in ("old_start", "old_end", "new_start", "new_end")]
+        lists = [one_array(table.column(name)) for name in ("old_start", "old_end", "new_start", "new_end")]
         offsets = np.concatenate([[0], np.cumsum(pc.list_value_length(lists[0]).to_numpy(zero_copy_only=False))])
         flat = (pc.list_flatten(array).to_numpy(zero_copy_only=False).astype(np.int64) for array in lists)
         return cls(offsets.astype(np.int64), *flat)
@@ -254,8 +255,3 @@ def category_codes(labels: pa.Array) -> tuple[np.ndarray, list[str]]:
     numbers = np.array([categories.index(name) for name in names], dtype=np.uint32)
     codes = encoded.indices.to_numpy(zero_copy_only=False)
     return (numbers[codes] if len(codes) else np.zeros(0, dtype=np.uint32)), categories
-
-
-def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array, its chunks combined."""
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

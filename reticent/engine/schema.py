@@ -134,6 +134,13 @@ def copy_alone(array: pa.Array) -> pa.Array:
     return pa.concat_arrays([array, array.slice(0, 0)])
 
 
+def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array; a copy only if it has several chunks."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def owned_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return a copy of a record batch whose columns share no buffer with other columns; see `copy_alone`."""
     return pa.RecordBatch.from_arrays([copy_alone(column) for column in batch.columns], schema=batch.schema)

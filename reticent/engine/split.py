@@ -19,7 +19,7 @@ from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.config import SplitConfig
 from reticent.engine.corpus import Corpus, Documents, as_corpus
 from reticent.engine.randomness import generator
-from reticent.engine.schema import HELDOUT, INDIVIDUALS, MEMBERS, SPLITS
+from reticent.engine.schema import HELDOUT, INDIVIDUALS, MEMBERS, SPLITS, one_array
 from reticent.engine.sources.columns import sorted_codes
 
 
@@ -38,7 +38,7 @@ class Individuals:
         """Return the integer code (row in the table of individuals) of each individual id, uint32; `CorpusError` for an
         unknown id."""
 
-        ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
+        ids = one_array(ids)
         ids = ids.cast(pa.string()) if pa.types.is_dictionary(ids.type) or pa.types.is_integer(ids.type) else ids
         if not self._rows:
             self._rows.append(_rust.IdRows(self.table.column("individual_id").combine_chunks()))

@@ -29,6 +29,7 @@ from reticent.core.artifact import write_private
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.corpus import Corpus
 from reticent.engine.identity import Ids, fold_ids, normalise_listed_ids
+from reticent.engine.schema import one_array
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.protocol import origin_of
 
@@ -416,7 +417,7 @@ class Withdrawals:
         left = [*(self._source.left_out() if self._source else ()), *self._passed_over]
         stay = individuals()
         if self._listed is not None:
-            self.of_lists(pa.concat_arrays([stay, *(_one_array(each.column("individual_id")) for each in left)]))
+            self.of_lists(pa.concat_arrays([stay, *(one_array(each.column("individual_id")) for each in left)]))
         self.end_with_tables(stay, hash_texts(documents), left)
 
     def end_with_tables(
@@ -455,7 +456,7 @@ class Withdrawals:
             document=taken.column("doc_id"),
             text=taken.column("sha256"),
         )
-        marks = pa.chunked_array([_one_array(each.column(2)) for each in left], pa.binary())
+        marks = pa.chunked_array([one_array(each.column(2)) for each in left], pa.binary())
         shared = np.isin(_prefixes(marks), np.concatenate([np.empty(0, np.uint64), *stays]))
         texts = set(marks.drop_null().filter(pa.array(shared)).to_pylist())
         self.record = record.adding(left, texts)
@@ -489,11 +490,6 @@ class Withdrawals:
     def _is_table(self, name: str) -> bool:
         """Whether a name means a database table, not a file."""
         return self.settings.is_database and not Path(name).is_file()
-
-
-def _one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Return a column as one array."""
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _prefixes(digests: pa.ChunkedArray) -> np.ndarray:

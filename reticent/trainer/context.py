@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reticent.core.errors import PolicyError
-from reticent.engine.context_kernels import hash_cells
-from reticent.engine.schema import DIRECT, INDIRECT
+from reticent.engine.kernels import hash_ids
+from reticent.engine.schema import DIRECT, IGNORE_INDEX, INDIRECT
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.recipes import Recipe
 from reticent.trainer.windows import Batch, Windows
@@ -73,6 +73,7 @@ class BatchContext:
         )
         in_place = self._count_identifying(made.input_ids, batch, passed_over) - read
         read += max(0, in_place - coincidences)
+        replaced = np.where(indirect, made.input_ids, IGNORE_INDEX)
         ledger.check_context(
             {
                 "replaced": made.num_words,
@@ -81,7 +82,7 @@ class BatchContext:
                 "read": read,
             },
             epoch=self.epoch,
-            digest=int(hash_cells(made.input_ids, indirect, batch.windows, self.seed, self.epoch)),
+            digest=int(hash_ids(replaced, batch.windows, self.seed, self.epoch)),
         )
         return replace(batch, input_ids=made.input_ids)
 

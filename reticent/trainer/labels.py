@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reticent.core.errors import TrainingError
-from reticent.engine.kernels import draw_words, goldfish_drops, hash_targets, replace_words
+from reticent.engine.kernels import draw_words, goldfish_drops, hash_ids, replace_words
 from reticent.engine.schema import DIRECT, IGNORE_INDEX, INDIRECT
 from reticent.engine.store import TokenStore
 from reticent.trainer.context import BatchContext
@@ -110,7 +110,7 @@ def draw_targets(
         is_target = np.empty(batch.input_ids.shape, dtype=np.bool_)
         num_eligible = draw_words(batch.word_ids, protected, batch.keys, mask_share, seed, epoch, is_target)
     labels = np.where(is_target, batch.input_ids, IGNORE_INDEX)
-    digest = int(hash_targets(labels, batch.windows, seed, epoch))
+    digest = int(hash_ids(labels, batch.windows, seed, epoch))
     ledger.check(labels, protected, num_eligible, epoch=epoch, digest=digest)
     return labels
 
@@ -134,7 +134,7 @@ def label_windows(
     else:
         positions = windows.token_positions(batch.windows, shape[1])
         own[batch.is_text] = labels[positions[batch.is_text]]
-    digest = int(hash_targets(own, batch.windows, seed, epoch))
+    digest = int(hash_ids(own, batch.windows, seed, epoch))
     is_target = own != IGNORE_INDEX
     ledger.check(own, np.zeros_like(is_target), int(np.count_nonzero(is_target)), epoch=epoch, digest=digest)
     return Targets(batch.inputs, own)

@@ -24,7 +24,7 @@ class Ledger:
 
     eligible: tokens that may be targets; protected: tokens that must not be; targets: tokens that were; violations:
     protected tokens that were. The run stops at the first violation. ``epochs`` holds the same four counts for each
-    epoch, the digest of its targets (`hash_targets`), and the fingerprint of its protection.
+    epoch, the digest of its targets (`hash_ids`), and the fingerprint of its protection.
 
     If a recipe replaces indirect identifiers in the context, four counts of words follow. replaced: words with a
     replacement; filled: words without a public word of as many tokens; coincidences: public words that happen to

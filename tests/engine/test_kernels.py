@@ -21,7 +21,7 @@ from reticent.engine.kernels import (
     draw_counts,
     draw_words,
     goldfish_drops,
-    hash_targets,
+    hash_ids,
     number_tuples,
     protected_words,
     replace_words,
@@ -456,15 +456,15 @@ def test_digest_of_targets_matches_oracle_however_they_are_batched(seed: int) ->
         for (row, at), label in np.ndenumerate(labels)
         if label >= 0
     )
-    assert int(hash_targets(labels, windows, 3, 7)) == expected & MASK
-    parts = sum(int(hash_targets(labels[i : i + 1], windows[i : i + 1], 3, 7)) for i in range(4))
+    assert int(hash_ids(labels, windows, 3, 7)) == expected & MASK
+    parts = sum(int(hash_ids(labels[i : i + 1], windows[i : i + 1], 3, 7)) for i in range(4))
     assert parts & MASK == expected & MASK
 
 
 def test_digest_tells_a_target_from_its_equal_in_another_document() -> None:
     """The same token, at the same place, of the same word: protected in one document, not in the other."""
     windows, allowed, violated = np.array([0, 1]), np.array([[-100, 9], [9, 9]]), np.array([[9, 9], [-100, 9]])
-    assert hash_targets(allowed, windows, 3, 7) != hash_targets(violated, windows, 3, 7)
+    assert hash_ids(allowed, windows, 3, 7) != hash_ids(violated, windows, 3, 7)
 
 
 @pytest.mark.parametrize(

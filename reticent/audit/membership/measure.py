@@ -27,7 +27,7 @@ from reticent.audit.membership.names import OF_LOG_PROBS, ON_HOLDOUT
 from reticent.audit.membership.table import Need
 from reticent.audit.membership.validity import keep_without_near_copies
 from reticent.audit.scoring.token_scores import TokenScores
-from reticent.audit.stats.intervals import LEVEL, Bootstrap, JointArea, auc_estimate, best_attack, best_of
+from reticent.audit.stats.intervals import LEVEL, Bootstrap, JointArea, auc_estimate, best_of, joint_areas
 from reticent.core.errors import ArtifactError
 from reticent.engine.store import TokenStore
 
@@ -171,12 +171,12 @@ class Membership:
     blind: Blind | None
     blind_holdout: Blind | None
 
-    def with_areas(self, joint_areas: Mapping[str, JointArea]) -> tuple[dict[str, MeasuredAttack], BestAttack | None]:
+    def with_areas(self, areas: Mapping[str, JointArea]) -> tuple[dict[str, MeasuredAttack], BestAttack | None]:
         """Return (attacks with their AUC over that of the control filled in, best attack), given the attacks' AUCs with
         simultaneous intervals."""
-        over = {name: area.over_base for name, area in joint_areas.items()}
+        over = {name: area.over_base for name, area in areas.items()}
         attacks = {name: replace(one, over_base=over.get(name)) for name, one in self.membership.items()}
-        return attacks, best_of({name: joint_areas[name] for name in attacks if name in joint_areas})
+        return attacks, best_of({name: areas[name] for name in attacks if name in areas})
 
 
 class AttackedIndividuals:
@@ -256,7 +256,7 @@ class AttackedIndividuals:
             return results
         scores = {name: own[kept] for name, own in by_code.items()}
         codes, member = self.codes[kept], self.code_member[kept]
-        best = best_attack(scores, codes, member, **self.bootstrap)
+        best = best_of(joint_areas(scores, codes, member, **self.bootstrap))
         ends = (best.intervals or {}) if best else {}
         found = {}
         for name, attacked in results.items():

@@ -6,7 +6,7 @@ area comes with the attack's true-positive rate at 1 % false positives. It is me
 counted. By chance the first a of m members and n others are all members with probability C(m + n - a, n) /
 C(m + n, n), so a few of them show that members are identified; none of them shows nothing.
 
-The intervals of all attacks are simultaneous, as in :func:`reticent.audit.stats.intervals.best_attack`. Where the split
+The intervals of all attacks are simultaneous, as in :func:`reticent.audit.stats.intervals.joint_areas`. Where the split
 keeps households together, they are drawn, and the unit of the exact test is the household.
 
 Cost: O(attacks x num_bootstrap x individuals).

@@ -712,19 +712,10 @@ def _not_to_share_sentences(trained: list[Named], outcomes: Outcomes, audit: Aud
         row = outcomes.row(model)
         if row and row.outcome == BEYOND and (name, model) not in said:
             said.append((name, model))
-            beyond = [result for result in row.results if result.relevant and result.outcome == BEYOND]
-            yield Marked(
-                t("findings.do_not_share_name_reason", name=name, reason=t.evidence(row.reason)),
-                *(risk_mark(row, result) for result in beyond),
-            )
+            yield _not_to_share_sentence(name, row, t)
     for row in outcomes.heads():
         if row.outcome == BEYOND:
-            beyond = [result for result in row.results if result.relevant and result.outcome == BEYOND]
-            name = t("common.recipe_of_model", recipe=row.recipe, model=row.model)
-            yield Marked(
-                t("findings.do_not_share_name_reason", name=name, reason=t.evidence(row.reason)),
-                *(risk_mark(row, result) for result in beyond),
-            )
+            yield _not_to_share_sentence(t("common.recipe_of_model", recipe=row.recipe, model=row.model), row, t)
     plain = [(r, m) for r, m in trained if (r, m) not in said and not protects(m, audit)]
     if plain:
         text = t("findings.do_not_share_unprotected", count=len(plain), names=_join_names(plain, t))
@@ -736,6 +727,13 @@ def _not_to_share_sentences(trained: list[Named], outcomes: Outcomes, audit: Aud
     if unsure:
         text = t("findings.do_not_share_yet", count=len(unsure), names=_join_names(unsure, t))
         yield Marked(text, *outcomes.marks(unsure, "emission"))
+
+
+def _not_to_share_sentence(name: str, row: ModelRisks, t: Texts) -> Marked:
+    """Return a sentence that a model must not be shared, with the reason in its verdict."""
+    beyond = [result for result in row.results if result.relevant and result.outcome == BEYOND]
+    text = t("findings.do_not_share_name_reason", name=name, reason=t.evidence(row.reason))
+    return Marked(text, *(risk_mark(row, result) for result in beyond))
 
 
 def _has_found_emission(model: ModelEvidence, outcomes: Outcomes, outcome: str) -> bool:

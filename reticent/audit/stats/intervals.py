@@ -586,46 +586,17 @@ def auc_estimate(
 
     Cost: a sort, and O(num_bootstrap · individuals) time in blocks of bounded memory.
     """
-    m, n = num_drawn = len(members), len(nonmembers)
+    m, n = len(members), len(nonmembers)
     if m == 0 or n == 0:
         return Estimate(value=None, n=m + n, level=level, method="one side has no individual")
+    clusters = clusters_of(None if individuals is None else np.concatenate(individuals), units)
     # Sorted, so the interval does not depend on the order of the individuals.
-    orders = np.argsort(members, kind="stable"), np.argsort(nonmembers, kind="stable")
-    members, nonmembers = members[orders[0]], nonmembers[orders[1]]
-    clusters = _clusters_of_sides(individuals, units, orders)
-    if clusters[0] is not None and clusters[1] is not None:
-        num_drawn = num_clusters(clusters[0]), num_clusters(clusters[1])
-    below, up_to = (np.searchsorted(nonmembers, members, side=side) for side in ("left", "right"))
-    value, fewest = float((below + up_to).mean() / (2 * n)), min(num_drawn)
-    found = Estimate(value=value, n=sum(num_drawn), level=level)
-    if is_certain(value, members, nonmembers):
-        low, high = certain_auc_bounds(value, fewest, level)
-        found = replace(found, low=low, high=high, method=EXACT if value in (0.0, 1.0) else TIED)
-    elif fewest == 1:
-        found = replace(found, low=0.0, high=1.0, method="one individual on a side: no interval")
-    else:
-        rows = max(1, MAX_WEIGHTS // (m + n))
-        draws = []
-        for weights_m, weights_n in zip(
-            iter_resamples(m, num_bootstrap, seed, rows=rows, clusters=clusters[0]),
-            iter_resamples(n, num_bootstrap, seed + 1, rows=rows, clusters=clusters[1]),
-            strict=True,
-        ):
-            # Number of resampled non-members up to each position of the sorted scores.
-            running = np.concatenate([np.zeros((len(weights_n), 1)), np.cumsum(weights_n, axis=1)], axis=1)
-            wins = running[:, below]
-            wins += running[:, up_to]
-            draws.append(np.einsum("bm,bm->b", weights_m, wins) / (2 * weights_m.sum(axis=1) * running[:, -1]))
-        low, high = np.quantile(np.concatenate(draws), [(1 - level) / 2, (1 + level) / 2])
-        of_members, of_others = clusters
-        sizes = float(m), float(n)
-        if of_members is not None and of_others is not None:
-            sizes = _effective_size(of_members), _effective_size(of_others)
-        if is_narrow(value, sizes):
-            scores, reach = np.concatenate([members, nonmembers]), float(stats.norm.ppf((1 + level) / 2))
-            low, high = wider((low, high), score_auc_bounds(value, *sizes, scores, reach))
-        found = replace(found, low=float(low), high=float(high))
-    return found if clusters[0] is None else found.over_households(m + n)
+    sides = (np.sort(members), np.sort(nonmembers)) if clusters is None else (members, nonmembers)
+    drawn_together = np.arange(m + n) if clusters is None else clusters
+    found, _ = clustered_auc(
+        np.concatenate(sides), drawn_together, np.arange(m + n) < m, num_bootstrap=num_bootstrap, seed=seed, level=level
+    )
+    return found if clusters is None else found.over_households(m + n)
 
 
 def is_narrow(value: float, sizes: tuple[float, float]) -> bool:
@@ -746,6 +717,7 @@ def clustered_auc(
     num_bootstrap: int = 1000,
     seed: int = 0,
     units: np.ndarray | None = None,
+    level: float = LEVEL,
 ) -> tuple[Estimate, np.ndarray]:
     """Return (AUC over documents, ties counting half, with an interval over individuals; its bootstrap draws).
 
@@ -767,14 +739,16 @@ def clustered_auc(
     """
     clusters = clusters_of(individuals, units)
     if clusters is not None:
-        found, drawn = clustered_auc(scores, clusters, is_member, num_bootstrap=num_bootstrap, seed=seed)
+        found, drawn = clustered_auc(scores, clusters, is_member, num_bootstrap=num_bootstrap, seed=seed, level=level)
         return found.over_households(len(np.unique(individuals[~np.isnan(scores)]))), drawn
     usable = ~np.isnan(scores)
     sides = [_sorted_side(scores, individuals, is_member == side, usable) for side in (True, False)]
     (members, member_of, num_m), (nonmembers, nonmember_of, num_n) = sides
-    n = len(np.unique(member_of)) + len(np.unique(nonmember_of))
+    counts = len(np.unique(member_of)), len(np.unique(nonmember_of))
+    n = sum(counts)
     if len(members) == 0 or len(nonmembers) == 0:
-        return Estimate(value=None, n=n, method="one side has no individual"), np.full(num_bootstrap, np.nan)
+        none = Estimate(value=None, n=n, level=level, method="one side has no individual")
+        return none, np.full(num_bootstrap, np.nan)
     below, up_to = (np.searchsorted(nonmembers, members, side=side) for side in ("left", "right"))
     value = float((below + up_to).mean() / (2 * len(nonmembers)))
     draws, rows = [], max(1, MAX_WEIGHTS // (len(members) + len(nonmembers) + num_m + num_n))
@@ -790,18 +764,19 @@ def clustered_auc(
         pairs = 2 * of_members.sum(axis=1) * running[:, -1]
         with np.errstate(invalid="ignore"):
             draws.append(np.einsum("bm,bm->b", of_members, wins) / pairs)
-    counts = len(np.unique(member_of)), len(np.unique(nonmember_of))
     all_draws, fewest = np.concatenate(draws), min(counts)
+    found = Estimate(value=value, n=n, level=level)
     if is_certain(value, members, nonmembers):
-        low, high = certain_auc_bounds(value, fewest)
-        return Estimate(value=value, low=low, high=high, n=n, method=EXACT if value in (0.0, 1.0) else TIED), all_draws
+        low, high = certain_auc_bounds(value, fewest, level)
+        return replace(found, low=low, high=high, method=EXACT if value in (0.0, 1.0) else TIED), all_draws
     if fewest == 1:
-        return Estimate(value=value, low=0.0, high=1.0, n=n, method="one individual on a side: no interval"), all_draws
-    low, high = (float(end) for end in np.nanquantile(all_draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
+        return replace(found, low=0.0, high=1.0, method="one individual on a side: no interval"), all_draws
+    low, high = (float(end) for end in np.nanquantile(all_draws, [(1 - level) / 2, (1 + level) / 2]))
     sizes = _effective_size(member_of), _effective_size(nonmember_of)
     if is_narrow(value, sizes):
-        low, high = wider((low, high), score_auc_bounds(value, *sizes, np.concatenate([members, nonmembers]), NORMAL))
-    return Estimate(value=value, low=low, high=high, n=n), all_draws
+        of_both, reach = np.concatenate([members, nonmembers]), float(stats.norm.ppf((1 + level) / 2))
+        low, high = wider((low, high), score_auc_bounds(value, *sizes, of_both, reach))
+    return replace(found, low=low, high=high), all_draws
 
 
 def _sorted_side(
@@ -953,21 +928,6 @@ def _area_over_control(
         low, high = wider((low, high), tuple(CHANCE + end for end in square_and_add(*sides)))  # type: ignore[arg-type]
     value, low, high = (min(max(float(number), 0.0), 1.0) for number in (value, low, high))
     return replace(own.auc, value=value, low=low, high=high, method=method)
-
-
-def best_attack(
-    scores: Mapping[str, np.ndarray],
-    individuals: np.ndarray,
-    is_member: np.ndarray,
-    *,
-    num_bootstrap: int = 1000,
-    seed: int = 0,
-    units: np.ndarray | None = None,
-    level: float = LEVEL,
-) -> BestAttack | None:
-    """Return the attack whose AUC interval lies farthest from chance, with simultaneous intervals; see `best_of`."""
-    bootstrap: Bootstrap = {"num_bootstrap": num_bootstrap, "seed": seed, "units": units}
-    return best_of(joint_areas(scores, individuals, is_member, level=level, **bootstrap))
 
 
 def best_of(areas: Mapping[str, JointArea]) -> BestAttack | None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from reticent import _rust
 from reticent.core.errors import CorpusError
 from reticent.engine.identity import FOLDED, fold_ids
-from reticent.engine.schema import DOCUMENTS, type_name
+from reticent.engine.schema import DOCUMENTS, one_array, type_name
 from reticent.engine.sources.config import Columns
 from reticent.engine.sources.protocol import Fragment, LocalSource, Request
 from reticent.engine.sources.reading import count_nulls
@@ -86,7 +86,7 @@ def require_columns(
 
 def sorted_codes(values: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, np.ndarray]:
     """Return the distinct strings in byte order, and for each row the index of its string among them, uint32."""
-    names, codes = _rust.sorted_codes(values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values)
+    names, codes = _rust.sorted_codes(one_array(values))
     return pa.record_batch(names).column(0), codes
 
 

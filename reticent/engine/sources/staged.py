@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from reticent.core.artifact import signals_deferred
 from reticent.core.errors import CorpusError
 from reticent.core.resolve import resolve
+from reticent.engine.schema import one_array
 from reticent.engine.sources.batches import read_ahead, reading_pool
 from reticent.engine.sources.columns import SOURCE_COLUMN, canonical, plain_ids
 from reticent.engine.sources.config import Columns
@@ -454,7 +455,7 @@ class Refreshed:
             digests = documents["digest"][stretch].to_list()
             texts = self._collect_texts(known[stretch], is_new[stretch], digests, fetched, held)
             chosen = table.slice(start, ROWS_AT_ONCE).combine_chunks()
-            arrays = [texts if name == self._columns.text else _one_array(chosen.column(name)) for name in columns]
+            arrays = [texts if name == self._columns.text else one_array(chosen.column(name)) for name in columns]
             yield pa.record_batch(arrays, names=list(columns))
         fetched.read_to_end()
 
@@ -513,8 +514,3 @@ class _Fetched:
 def _hash_text(text: pa.Scalar) -> bytes | None:
     """Return the SHA-256 of a text scalar; None for null."""
     return hashlib.sha256(text.as_buffer()).digest() if text.is_valid else None
-
-
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array."""
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

@@ -29,7 +29,7 @@ from reticent.audit.membership.validity import (
     detectable_auc,
     with_attack_verdicts,
 )
-from reticent.audit.stats.intervals import auc_estimate, best_attack, clustered_auc
+from reticent.audit.stats.intervals import auc_estimate, best_of, clustered_auc, joint_areas
 
 # ------------------------------------------------------------------ areas of documents
 
@@ -79,7 +79,7 @@ def test_the_best_attack_may_lie_under_chance() -> None:
     is_member = np.arange(200) < 100
     random = np.random.default_rng(0)
     scores = {"weak": random.normal(size=200) + 0.5 * is_member, "strong": random.normal(size=200) - 1.5 * is_member}
-    best = best_attack(scores, np.arange(200), is_member, num_bootstrap=300)
+    best = best_of(joint_areas(scores, np.arange(200), is_member, num_bootstrap=300))
     assert best is not None
     assert best.attack == "strong"
     assert best.auc.high < 0.3  # type: ignore[operator]
@@ -92,7 +92,7 @@ def test_picking_the_best_of_twenty_guesses_finds_nothing() -> None:
     for trial in range(40):
         random = np.random.default_rng(trial)
         scores = {f"a{k}": random.normal(size=120) for k in range(20)}
-        best = best_attack(scores, individuals, is_member, num_bootstrap=200, seed=trial)
+        best = best_of(joint_areas(scores, individuals, is_member, num_bootstrap=200, seed=trial))
         fooled += best.auc.low > 0.5  # type: ignore[index]
         lows = [clustered_auc(s, individuals, is_member, num_bootstrap=200)[0].low for s in scores.values()]
         naive += max(lows) > 0.5  # type: ignore[type-var,operator]
@@ -109,7 +109,7 @@ def test_intervals_of_eight_guesses_over_few_hold_at_once(num_members: int, num_
         random = np.random.default_rng(trial)
         both = random.normal(size=num)
         scores = {f"a{k}": both + random.normal(size=num) for k in range(8)}
-        best = best_attack(scores, individuals, is_member, num_bootstrap=200, seed=trial)
+        best = best_of(joint_areas(scores, individuals, is_member, num_bootstrap=200, seed=trial))
         assert best is not None
         assert best.intervals is not None
         fooled += any(low > 0.5 or high < 0.5 for low, high in best.intervals.values())
@@ -120,7 +120,7 @@ def test_the_best_attack_is_found_and_said_of_how_many() -> None:
     random = np.random.default_rng(0)
     is_member = np.arange(200) < 100
     scores = {"weak": random.normal(size=200), "strong": random.normal(size=200) + 1.5 * is_member}
-    best = best_attack(scores, np.arange(200), is_member, num_bootstrap=300)
+    best = best_of(joint_areas(scores, np.arange(200), is_member, num_bootstrap=300))
     assert best is not None
     assert (best.attack, best.num_attacks) == ("strong", 2)
     assert best.auc.low > 0.7
@@ -133,11 +133,13 @@ def test_the_best_attack_is_found_and_said_of_how_many() -> None:
 
 def test_the_best_of_perfect_attacks_keeps_a_bound() -> None:
     is_member = np.arange(40) < 20
-    best = best_attack({"a": is_member * 1.0, "b": np.full(40, math.nan)}, np.arange(40), is_member, num_bootstrap=50)
+    best = best_of(
+        joint_areas({"a": is_member * 1.0, "b": np.full(40, math.nan)}, np.arange(40), is_member, num_bootstrap=50)
+    )
     assert best is not None
     assert (best.attack, best.auc.value, best.num_attacks) == ("a", 1.0, 1)
     assert best.auc.low == pytest.approx(0.05 ** (1 / 20))
-    assert best_attack({"b": np.full(40, math.nan)}, np.arange(40), is_member, num_bootstrap=5) is None
+    assert best_of(joint_areas({"b": np.full(40, math.nan)}, np.arange(40), is_member, num_bootstrap=5)) is None
 
 
 def test_an_attack_that_scores_all_alike_is_not_the_best() -> None:
@@ -147,7 +149,7 @@ def test_an_attack_that_scores_all_alike_is_not_the_best() -> None:
     assert (alone.value, alone.n) == (0.5, 40)
     reach = (1 - 0.025 ** (1 / 20)) / 2  # of 20 disjoint pairs all are tied
     assert (alone.low, alone.high) == pytest.approx((0.5 - reach, 0.5 + reach))
-    best = best_attack(scores, individuals, is_member, num_bootstrap=200)
+    best = best_of(joint_areas(scores, individuals, is_member, num_bootstrap=200))
     assert best is not None
     assert best.intervals is not None
     assert best.intervals["loss"][0] < 0.5
@@ -163,7 +165,7 @@ def test_one_individual_on_a_side_makes_no_attack_the_best() -> None:
     scores["a"][[38, 40]] = scores["a"][
         [40, 38]
     ]  # an area of 0.95, and the one held-out individual is the same in every draw
-    best = best_attack(scores, np.arange(41), is_member, num_bootstrap=100)
+    best = best_of(joint_areas(scores, np.arange(41), is_member, num_bootstrap=100))
     assert best is not None
     assert (best.auc.low, best.auc.high) == (0.0, 1.0)
 

@@ -14,9 +14,10 @@ from reticent.audit.stats.estimate import Estimate
 from reticent.audit.stats.intervals import (
     Bootstrap,
     auc_estimate,
-    best_attack,
+    best_of,
     bootstrap_of,
     clustered_auc,
+    joint_areas,
     ratio_difference,
     ratio_estimate,
     ratio_estimates,
@@ -63,7 +64,7 @@ def area_of_documents(random: np.random.Generator, bootstrap: Bootstrap) -> Esti
 
 
 def best_area(random: np.random.Generator, bootstrap: Bootstrap) -> Estimate:
-    found = best_attack({"loss": scores_of(random)}, CODES, IS_MEMBER, **bootstrap)
+    found = best_of(joint_areas({"loss": scores_of(random)}, CODES, IS_MEMBER, **bootstrap))
     assert found is not None
     return found.auc
 
