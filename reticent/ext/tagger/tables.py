@@ -264,8 +264,8 @@ def _prompt_table(number: str, model: str, prompts: Sequence[str], scores: np.nd
 
 
 def _advantage_table(models: Mapping[str, np.ndarray]) -> Table:
-    """Return table 4.3 as the paper on taggers has it: of each model (name -> scores of the attack) the mean accuracy
-    and the adversarial advantage."""
+    """Return table 4.3, as it was published with the attack: of each model (name -> its scores) the mean accuracy and
+    the adversarial advantage."""
     rows = []
     for name, scores in models.items():
         mean = float(accuracies(scores).mean())
