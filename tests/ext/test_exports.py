@@ -1197,7 +1197,13 @@ def test_pages_are_opened_once_and_nothing_beside_them(tmp_path: Path, monkeypat
         opened[Path(file)] += 1
         return really(file, *more, **named)
 
+    def counting_files(files: list[Path], most: int) -> list[bytes]:
+        opened.update(files)
+        return read(files, most)
+
     monkeypatch.setattr(io, "open", counting)
+    read = _rust.read_files
+    monkeypatch.setattr(_rust, "read_files", counting_files)
     with open_remote(settings, tmp_path) as source:
         assert stage(source, settings, tmp_path)["snapshot"] == version
     pages = {file: count for file, count in opened.items() if file.is_relative_to(tmp_path / "in")}
