@@ -389,6 +389,69 @@ def test_ghost_clipping_makes_no_gradients_of_tied_embeddings_at_once(
     assert found["ghost"] == 0
 
 
+class Flipped(torch.nn.Module):
+    """Runs a layer on the rows of a batch from the last to the first."""
+
+    def __init__(self, layer: torch.nn.Module):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        return self.layer(states.flip(0)).flip(0)
+
+
+@pytest.mark.parametrize("clipping", MODES)
+def test_layer_that_mixes_rows_stops_the_run(clipping: str) -> None:
+    """The norm of each unit would be another unit's."""
+    model = built("gpt2", "tied")
+    model.transformer.h[0].mlp = Flipped(model.transformer.h[0].mlp)
+    store = uneven_individuals()
+    steps, _ = start("gpt2", model, store, clipping)
+    with pytest.raises(TrainingError, match="clipping does not see"):
+        steps.check_clipping(cut("gpt2", store))
+
+
+def test_layer_that_a_batch_does_not_reach_has_no_gradient_there() -> None:
+    model, is_cut = built("gpt2", "tied"), [False]
+    block = model.transformer.h[0].mlp
+    block.register_forward_hook(lambda _, __, out: out.detach() if is_cut[0] else out)
+    steps, parts = start("gpt2", model, uneven_individuals(), "ghost")
+    batches = parts()
+    assert update(steps, batches).isfinite().all()
+    assert block.c_fc.weight.grad.abs().max() > 0
+    is_cut[0] = True
+    assert update(steps, batches).abs().max() > 0
+    assert block.c_fc.weight.grad.abs().max() == 0
+    steps.close()
+
+
+class Scaled(torch.nn.Module):
+    """A layer with a weight of its own, over a layer that is not trained."""
+
+    def __init__(self, size: int):
+        super().__init__()
+        self.gain = torch.nn.Parameter(torch.ones(size))
+        self.linear = torch.nn.Linear(size, size).requires_grad_(False)
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        return self.linear(states) * self.gain
+
+
+def test_weights_that_are_not_trained_get_no_gradient_and_nothing_is_held_after_a_step() -> None:
+    model = built("gpt2", "tied")
+    model.transformer.ln_f = own = Scaled(model.config.n_embd)
+    steps, parts = start("gpt2", model, uneven_individuals(), "ghost")
+    batches = parts()
+    update(steps, batches)
+    assert own.linear.weight.grad is None
+    assert own.gain.grad is not None
+    assert not any(weight.grad.requires_grad for weight in trained(model))
+    steps._losses(given(steps, batches).rows[0])  # a pass that ends here, as by an error
+    assert steps.hooks._uses
+    steps.close()
+    assert not steps.hooks._uses
+
+
 @pytest.mark.parametrize("clipping", MODES)
 def test_layer_that_clipping_does_not_see_stops_the_run(clipping: str) -> None:
     """A weight that is also used past its module: its hooks see half of its gradient."""

@@ -241,7 +241,7 @@ def test_the_host_reads_nothing_from_the_device_but_for_the_check_of_the_first_u
             take(*arguments)
 
     monkeypatch.setattr(loop, "_take_steps", spy)
-    checking = "reticent.ext.dp.dpsgd.NoisyGradient._check_one_unit"
+    checking = "reticent.ext.dp.dpsgd.NoisyGradient._check_units"
     monkeypatch.setattr(checking, lambda self, _: setattr(self, "_checked", True))
     result, _ = run(tmp_path, kind, recipe, privacy=dp(clipping=clipping), save_steps=0)
     assert result.num_steps == 4

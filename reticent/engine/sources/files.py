@@ -69,7 +69,7 @@ def _refuse_tables(found: Found) -> None:
     def real(folder: str) -> str:
         """Return the path with all links resolved, as `os.path.realpath` does, with a cache for the folders above."""
         above, name = os.path.split(folder)
-        if name in ("", os.pardir) or os.path.islink(folder):
+        if name in ("", os.curdir, os.pardir) or os.path.islink(folder):
             return os.path.realpath(folder)
         return os.path.join(real(above), name)
 

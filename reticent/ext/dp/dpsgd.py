@@ -28,7 +28,7 @@ from torch import nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from transformers.pytorch_utils import Conv1D
 
-from reticent.core.device import autocast, full_float32
+from reticent.core.device import autocast, full_float32, uses_bf16
 from reticent.core.errors import ArtifactError, TrainingError
 from reticent.engine.kernels import hash_keys
 from reticent.engine.schema import IGNORE_INDEX
@@ -378,6 +378,11 @@ class GhostClipping(_PerUnit, GradSampleHooks):
         super().begin(rows)
         self._uses = []
 
+    def detach(self) -> None:
+        """Remove all hooks, and forget the pass before."""
+        super().detach()
+        self._uses = []
+
     def capture_activations_hook(self, module: nn.Module, *values: Any) -> None:
         """Note the inputs of a layer in a forward pass of which a gradient is taken."""
         read, output = values
@@ -397,12 +402,13 @@ class GhostClipping(_PerUnit, GradSampleHooks):
     def backward(self, losses_B: torch.Tensor) -> None:
         """Store in ``.grad`` of each trained weight the sum of the units' clipped gradients."""
         norms, add_up = self._norms_and_sums(losses_B)
-        trained = [weight for weight in self._module.parameters() if weight.requires_grad]
-        with full_float32():
-            norm_U = torch.stack([norms[weight] for weight in trained]).norm(dim=0)
+        with torch.no_grad(), full_float32():
+            norm_U = torch.stack(list(norms.values())).norm(dim=0)
             factor_U = (self._max_grad_norm / (norm_U + 1e-6)).clamp(max=1.0)
-            for weight, gradient in add_up(factor_U).items():
-                weight.grad = gradient
+            sums = add_up(factor_U)
+            for weight in self._module.parameters():
+                if weight.requires_grad:  # one that these losses do not reach gets noise all the same
+                    weight.grad = sums[weight] if weight in sums else torch.zeros_like(weight)
 
     def _norms_and_sums(
         self, losses_B: torch.Tensor, retain_graph: bool = False
@@ -416,20 +422,19 @@ class GhostClipping(_PerUnit, GradSampleHooks):
         )
         reached = [(use, back) for use, back in zip(uses, gradients, strict=True) if back is not None]
         ghosts = [(use, back) for use, back in reached if type(use.module) in self.GHOSTS]
-        with full_float32():
+        with torch.no_grad(), full_float32():
             whole = self._unit_gradients([each for each in reached if type(each[0].module) not in self.GHOSTS])
             norms = {weight: each.flatten(1).norm(dim=1) for weight, each in whole.items()}
-            uses_of: dict[nn.Parameter, Uses] = {}
+            uses_of: dict[nn.Parameter, list[tuple[_Use, torch.Tensor]]] = {}
             for use, back in ghosts:
-                self.last = use.module
-                read, laid = self.rows_of_units(use.module, [use.read[0], back])
                 for weight in _trained(use.module):
-                    uses_of.setdefault(weight, []).append((use.module, read, laid))
+                    uses_of.setdefault(weight, []).append((use, back))
             for weight, of_weight in uses_of.items():
                 if weight in whole:
-                    where = f"a {type(of_weight[0][0]).__name__} shares its weight with a layer of another kind"
+                    where = f"a {type(of_weight[0][0].module).__name__} shares its weight with a layer of another kind"
                     raise TrainingError(_unsupported_model(self._module, where))
-                norms[weight] = (_bias_norms_of_uses if weight.ndim == 1 else _weight_norms_of_uses)(of_weight)
+                laid = [self._with_rows_of_units(*each) for each in of_weight]  # of one weight at a time
+                norms[weight] = (_bias_norms_of_uses if weight.ndim == 1 else _weight_norms_of_uses)(laid)
 
         def add_up(factor_U: torch.Tensor) -> Samples:
             """Return the sums of the units' gradients times their factors."""
@@ -447,6 +452,12 @@ class GhostClipping(_PerUnit, GradSampleHooks):
 
         return norms, add_up
 
+    def _with_rows_of_units(self, use: _Use, back: torch.Tensor) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+        """Return a layer with its input and output gradient, the rows of each unit end to end."""
+        self.last = use.module
+        read, back = self.rows_of_units(use.module, [use.read[0], back])
+        return use.module, read, back
+
     def _unit_gradients(self, uses: list[tuple[_Use, torch.Tensor]]) -> Samples:
         """Return the gradients of the units of these uses of layers, one tensor (U, ...) for each weight."""
         found: Samples = {}
@@ -455,7 +466,8 @@ class GhostClipping(_PerUnit, GradSampleHooks):
             *read, laid = self.rows_of_units(use.module, [*use.read, back])
             sampler = self.GRAD_SAMPLERS.get(type(use.module), ft_compute_per_sample_gradient)
             for weight, each in sampler(use.module, read, laid).items():
-                found[weight] = found[weight] + each if weight in found else each
+                if weight.requires_grad:
+                    found[weight] = found[weight] + each if weight in found else each
         return found
 
 
@@ -785,7 +797,7 @@ class NoisyGradient:
         losses = []
         for turn, (part, rows) in enumerate(zip(data.parts, data.wait(), strict=True)):
             if not self._checked and part.targets.num_targets:
-                self._check_one_unit(_first_unit(part))
+                self._check_units(_first_unit(part))
             torch.manual_seed(self._derive_seed(step, 2, self.rank, turn))  # dropout
             losses_B = self._losses(rows)
             with _no_hook_warnings(), self.hooks.naming_errors():
@@ -806,8 +818,8 @@ class NoisyGradient:
         return losses
 
     def check_clipping(self, windows: Windows) -> None:
-        """Check on a made-up unit of two rows that the gradients of this model can be clipped, before any privacy cost
-        is charged.
+        """Check on made-up units, one of two rows and one with a single target, that the gradients of this model can be
+        clipped, before any privacy cost is charged.
 
         Raises
         ------
@@ -817,14 +829,15 @@ class NoisyGradient:
         length = min(8, windows.longest)
         paddings = {getattr(module, "padding_idx", None) for module in self.model.modules()}
         free = np.array([number for number in range(num_rows(self.model)) if number not in paddings][-2 * length :])
-        ids = np.resize(free, (2, length)).astype(np.int64)
-        attention = np.arange(length) < np.array([[length], [max(2, length - 2)]])
+        ids = np.resize(free, (3, length)).astype(np.int64)
+        attention = np.arange(length) < np.array([[length], [max(2, length - 2)], [max(2, length - 1)]])
         ids[~attention] = windows.special.pad
         num_labels = self.num_labels or num_rows(self.model)
         labels = np.where(attention, ids % num_labels, IGNORE_INDEX)
-        both = np.arange(2)
-        batch = Batch(both, ids, np.zeros_like(ids), np.zeros_like(ids), attention, attention, both)
-        self._check_one_unit(Part(batch, Targets(ids, labels), np.zeros(2, dtype=np.int64)))
+        labels[2, 2:] = IGNORE_INDEX  # so the norms of the two units differ much
+        rows = np.arange(3)
+        batch = Batch(rows, ids, np.zeros_like(ids), np.zeros_like(ids), attention, attention, rows)
+        self._check_units(Part(batch, Targets(ids, labels), np.array([0, 0, 1])))
         self._checked = False  # of a real one too
 
     def close(self) -> None:
@@ -851,33 +864,40 @@ class NoisyGradient:
             state[24 : 24 + 624 * 8] = torch.from_numpy(words.astype(np.uint64).view(np.uint8))
             self._noise.set_state(state)
 
-    def _check_one_unit(self, part: Part) -> None:
-        """Raise `TrainingError` if a unit's gradient, computed by the hooks, differs from that of a plain backward
-        pass. A layer that has no hook would not be private.
+    def _check_units(self, part: Part) -> None:
+        """Raise `TrainingError` if the gradient of a unit, computed by the hooks, differs from that of a plain backward
+        pass of its own loss. A layer that has no hook would not be private, nor one that mixes rows.
         """
         devices = [self.device] if self.device.type == "cuda" else []
+        trained = {name: weight for name, weight in self.model.named_parameters() if weight.requires_grad}
         with torch.random.fork_rng(devices=devices), _no_hook_warnings(), self.hooks.naming_errors():
             losses_B = self._losses(self.make_rows(part.batch, part.targets, part.units))
-            norms = self.hooks.norms(losses_B, retain_graph=True) if isinstance(self.hooks, GhostClipping) else {}
-            losses_B.sum().backward()
+            if isinstance(self.hooks, GhostClipping):
+                norms = self.hooks.norms(losses_B, retain_graph=True)
+            else:
+                losses_B.sum().backward(retain_graph=True)
+                samples = {weight: getattr(weight, "grad_sample", None) for weight in trained.values()}
+                norms = {weight: each.flatten(1).norm(dim=1) for weight, each in samples.items() if each is not None}
         layers = [layer for layer in self.model.modules() if isinstance(layer, nn.Embedding)]
         padded = {id(layer.weight) for layer in layers if layer.padding_idx is not None}
-        for name, weight in self.model.named_parameters():
-            if not weight.requires_grad:
-                continue
-            plain = 0.0 if weight.grad is None else float(weight.grad.float().norm())
-            seen = norms.get(weight)
-            if isinstance(self.hooks, InstantiatedClipping):
-                found = getattr(weight, "grad_sample", None)
-                seen = None if found is None else found[0].norm()[None]
-            off = math.inf if seen is None else float(seen[0]) - plain
-            if id(weight) in padded and off > 0:  # torch gives the row of padding no gradient, Opacus clips by one
-                off = 0.0
-            if abs(off) > 0.05 * plain + 1e-4 * self.config.max_grad_norm:
-                raise TrainingError(_unsupported_model(self.model, f"{name} has a gradient that clipping does not see"))
+        self.hooks.disable_hooks()
+        for unit in np.unique(part.units):
+            for weight in trained.values():
+                weight.grad = None
+            losses_B[torch.from_numpy(part.units == unit).to(self.device)].sum().backward(retain_graph=True)
+            for name, weight in trained.items():
+                plain = 0.0 if weight.grad is None else float(weight.grad.float().norm())
+                off = float(norms[weight][unit]) - plain if weight in norms else math.inf
+                if id(weight) in padded and off > 0:  # torch gives the row of padding no gradient, Opacus clips by one
+                    off = 0.0
+                if abs(off) > 0.05 * plain + 1e-4 * self.config.max_grad_norm:
+                    where = f"{name} has a gradient that clipping does not see"
+                    raise TrainingError(_unsupported_model(self.model, where))
+        self.hooks.enable_hooks()
+        for weight in trained.values():
+            weight.grad = None
             if isinstance(self.hooks, InstantiatedClipping):
                 weight.grad_sample = None  # type: ignore[attr-defined]
-            weight.grad = None
         self._checked = True
 
 
@@ -949,8 +969,10 @@ class PrivateStep:
     def cache_key(self) -> dict[str, Any]:
         """Return the settings on which the result of DP-SGD depends. Device type and number of processes are among
         them, as they decide the random numbers."""
-        # A state of before draws went by documents would go on with other samples under the same noise.
+        # A state of before draws went by documents would go on with other samples under the same noise, one of other
+        # passes with other gradients: in their difference the noise would cancel.
         about = {"device": self.device.type, "processes": self.world.size, "drawn_by": "document"}
+        about |= {"passes": 1, "bf16": uses_bf16(self.config.bf16, self.device)}
         return {**self.privacy.cache_key(), **about}
 
     def prepare(self, model: PreTrainedModel, windows: Windows, kept: dict[str, str]) -> None:

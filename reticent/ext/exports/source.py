@@ -231,7 +231,9 @@ class Exports:
         try:
             contents = _rust.read_files([file for file, _ in known], MAX_BYTES + 1)
         except OSError as error:
-            raise CorpusError(f"{error.filename}: cannot be read ({os.strerror(error.errno or 0)})") from None
+            raise CorpusError(
+                f"{error.filename}: cannot be read ({os.strerror(error.errno) if error.errno else error.strerror})"
+            ) from None
         for (file, _), content in zip(known, contents, strict=True):
             if len(content) <= MAX_BYTES:
                 self._digests.setdefault(file, hashlib.sha256(content).digest())
