@@ -229,8 +229,17 @@ def _weight_norms_of_uses(uses: Uses) -> torch.Tensor:
     return torch.stack(squares).sum(dim=0).clamp(min=0).sqrt()
 
 
-def _weight_gradient(layer: nn.Module, read: torch.Tensor, backprops: torch.Tensor) -> torch.Tensor:
-    """Return the gradient of a layer's weight from its input and output gradient of all rows, (B, T, ...) each."""
+def _trained(layer: nn.Module) -> list[nn.Parameter]:
+    """Return the weights of a layer itself that are trained."""
+    return [weight for weight in layer.parameters(recurse=False) if weight.requires_grad]
+
+
+def _gradient(weight: nn.Parameter, layer: nn.Module, read: torch.Tensor, backprops: torch.Tensor) -> torch.Tensor:
+    """Return the gradient of a weight or bias from its layer's input and output gradient of all rows, (B, T, ...)
+    each.
+    """
+    if weight.ndim == 1:
+        return backprops.flatten(0, -2).sum(dim=0)
     if isinstance(layer, nn.Embedding):
         padding = -1 if layer.padding_idx is None else layer.padding_idx
         return torch.ops.aten.embedding_dense_backward(backprops, read, layer.num_embeddings, padding, False)
@@ -253,7 +262,7 @@ class _PerUnit:
         """Yield the modules that Opacus hooks; a module all of whose own weights belong to its children is replaced by
         these.
         """
-        own = [weight for weight in module.parameters(recurse=False) if weight.requires_grad]
+        own = _trained(module)
         below = {id(weight) for child in module.children() for weight in child.parameters()}
         if own and all(id(weight) in below for weight in own):
             for child in module.children():
@@ -443,10 +452,7 @@ class GhostClipping(_PerUnit, GradSampleHooks):
             for use, back in ghosts:
                 scaled = back.float() * factor_B.reshape(-1, *[1] * (back.ndim - 1))
                 for weight in _trained(use.module):
-                    is_bias = weight.ndim == 1
-                    found = (
-                        scaled.flatten(0, -2).sum(0) if is_bias else _weight_gradient(use.module, use.read[0], scaled)
-                    )
+                    found = _gradient(weight, use.module, use.read[0], scaled)
                     sums[weight] = sums[weight] + found if weight in sums else found
             return sums
 
@@ -469,11 +475,6 @@ class GhostClipping(_PerUnit, GradSampleHooks):
                 if weight.requires_grad:
                     found[weight] = found[weight] + each if weight in found else each
         return found
-
-
-def _trained(layer: nn.Module) -> list[nn.Parameter]:
-    """Return the weights of a layer itself that are trained."""
-    return [weight for weight in layer.parameters(recurse=False) if weight.requires_grad]
 
 
 def _unsupported_model(model: Any, where: str) -> str:
