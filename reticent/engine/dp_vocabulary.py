@@ -27,6 +27,14 @@ if TYPE_CHECKING:
 WORDS_AT_ONCE = 1 << 22
 
 
+def check_privacy(epsilon: float, delta: float) -> None:
+    """Raise `PolicyError` if epsilon is not over 0 and finite, or delta not in (0, 1)."""
+    if not (epsilon > 0 and math.isfinite(epsilon) and 0 < delta < 1):
+        raise PolicyError(
+            f"threshold: expected an epsilon over 0 and a delta between 0 and 1, got {epsilon} and {delta}"
+        )
+
+
 def gaussian_sigma(epsilon: float, delta: float) -> float:
     """Return the least standard deviation of Gaussian noise that gives (epsilon, delta)-privacy at sensitivity 1
     [@balle2018].
@@ -36,10 +44,7 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
     """
     from scipy.stats import norm
 
-    if not (epsilon > 0 and math.isfinite(epsilon) and 0 < delta < 1):
-        raise PolicyError(
-            f"threshold: expected an epsilon over 0 and a delta between 0 and 1, got {epsilon} and {delta}"
-        )
+    check_privacy(epsilon, delta)
 
     def delta_of(sigma: float) -> float:
         """Return the delta of the Gaussian mechanism with this sigma, at ``epsilon`` and sensitivity 1."""

@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from reticent.core.artifact import write_private
-from reticent.core.errors import ArtifactError, PolicyError
-from reticent.engine.dp_vocabulary import unprotected_shares_by_votes
+from reticent.core.errors import ArtifactError
+from reticent.engine.dp_vocabulary import check_privacy, unprotected_shares_by_votes
 from reticent.engine.ngrams import NgramIndex
 
 
@@ -57,10 +57,7 @@ def unprotected_shares(k: int, epsilon: float, delta: float, largest: int) -> np
     >>> unprotected_shares(2, 1.0, 0.1, 5).round(3).tolist()
     [0.0, 0.0, 0.1, 0.372, 0.806, 0.965]
     """
-    if not (epsilon > 0 and math.isfinite(epsilon) and 0 < delta < 1):
-        raise PolicyError(
-            f"threshold: expected an epsilon over 0 and a delta between 0 and 1, got {epsilon} and {delta}"
-        )
+    check_privacy(epsilon, delta)
     shares, share = np.zeros(max(largest, k) + 1), 0.0
     for users in range(k, len(shares)):
         share = min(math.exp(epsilon) * share + delta, 1 - math.exp(-epsilon) * (1 - share - delta), 1.0)

@@ -7,6 +7,7 @@ influence. The same rule draws the user-inference holdout on both sides.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -104,13 +105,19 @@ def split_individuals(corpus: Corpus | Documents, config: SplitConfig | None = N
     names, documents, unit_names, units = _assign_units(corpus, config)
     uniform = _rust.hash_units(unit_names, seed=config.seed).astype(np.float64) / 2.0**64
     sides = np.where(uniform < config.heldout, 1, np.where(uniform < config.heldout + config.reference, 2, 0))[units]
+    require_sides(config, set(np.unique(sides).tolist()), len(names))
+    return make_individuals(names, units, sides, np.bincount(documents, minlength=len(names)))
+
+
+def require_sides(config: SplitConfig, present: Collection[int], num_individuals: int) -> None:
+    """Raise `CorpusError` if a side of the split that has a share is not among the ``present`` ones, which are indices
+    into `SPLITS`."""
     for code, share in enumerate((1 - config.heldout - config.reference, config.heldout, config.reference)):
-        if share > 0 and not (sides == code).any():
+        if share > 0 and code not in present:
             raise CorpusError(
-                f"split: no individual fell on the side {SPLITS[code]!r} ({len(names)} individuals, "
+                f"split: no individual fell on the side {SPLITS[code]!r} ({num_individuals} individuals, "
                 f"share {share:.2f}); use more individuals, other shares or another seed"
             )
-    return _make_individuals(names, documents, units, sides)
 
 
 def given_sides(
@@ -151,7 +158,7 @@ def given_sides(
         )
     if not len(of_units[0]):
         raise CorpusError("subject: no individual of the documents was trained on, so there is nothing to look for")
-    return _make_individuals(names, documents, units, sides)
+    return make_individuals(names, units, sides, num_documents)
 
 
 def _assign_units(corpus: Corpus, config: SplitConfig) -> tuple[pa.Array, np.ndarray, pa.Array, np.ndarray]:
@@ -165,17 +172,17 @@ def _assign_units(corpus: Corpus, config: SplitConfig) -> tuple[pa.Array, np.nda
     return names, documents, names, np.arange(len(names), dtype=np.uint32)
 
 
-def _make_individuals(
-    individual_ids: pa.Array, individual_of_document: np.ndarray, units: np.ndarray, split_codes: np.ndarray
+def make_individuals(
+    individual_ids: pa.Array, units: np.ndarray, split_codes: np.ndarray, num_documents: np.ndarray
 ) -> Individuals:
-    """Return the split as an `Individuals` table. ``units`` and ``split_codes`` have one entry per individual, in the
-    order of ``individual_ids``."""
+    """Return the split as an `Individuals` table. ``units``, ``split_codes`` (indices into `SPLITS`) and
+    ``num_documents`` have one entry per individual, in the order of ``individual_ids``."""
     columns = {
         "individual_id": individual_ids,
         "individual": pa.array(np.arange(len(individual_ids), dtype=np.uint32)),
-        "unit": pa.array(units),
+        "unit": pa.array(units.astype(np.uint32)),
         "split": pa.DictionaryArray.from_arrays(pa.array(split_codes.astype(np.int8)), pa.array(SPLITS)),
-        "num_documents": pa.array(np.bincount(individual_of_document, minlength=len(individual_ids)).astype(np.uint32)),
+        "num_documents": pa.array(num_documents.astype(np.uint32)),
     }
     return Individuals(pa.table(columns, schema=INDIVIDUALS))
 

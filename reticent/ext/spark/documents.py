@@ -27,12 +27,12 @@ from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.config import SplitConfig
 from reticent.engine.identity import SAYS_MISSING, Ids, check_choice, fold_ids, missing_id_rows
-from reticent.engine.schema import INDIVIDUALS, SPLITS
+from reticent.engine.schema import SPLITS
 from reticent.engine.sources.columns import SOURCE_COLUMN, as_text, sorted_codes
 from reticent.engine.sources.config import Columns, OnNull
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.files import TABLES, table_error
-from reticent.engine.split import Individuals
+from reticent.engine.split import Individuals, make_individuals, require_sides
 from reticent.engine.withdrawn import DOCUMENTS_LEFT, LeftOut, OfList, Withdrawals, hash_texts, read_lines
 from reticent.ext.spark.session import ROWS_PER_BATCH, check_session, session_of, setting
 from reticent.ext.spark.tables import (
@@ -107,16 +107,9 @@ class SparkDocuments:
         """Return all individuals with their side of the split, equal to `split_individuals`, in the driver's memory."""
         people = pa.concat_tables(in_order(self.people.select("individual_id", "unit_id", "documents")))
         unit_names, units = sorted_codes(people.column("unit_id").cast(pa.string()))
-        table = {
-            "individual_id": people.column("individual_id").cast(pa.string()).combine_chunks(),
-            "individual": pa.array(np.arange(people.num_rows, dtype=np.uint32)),
-            "unit": pa.array(units.astype(np.uint32)),
-            "split": pa.DictionaryArray.from_arrays(
-                pa.array(_sides_of_units(unit_names, self.split)[units]), pa.array(SPLITS)
-            ),
-            "num_documents": people.column("documents").cast(pa.uint32()).combine_chunks(),
-        }
-        return Individuals(pa.table(table, schema=INDIVIDUALS))
+        ids = people.column("individual_id").cast(pa.string()).combine_chunks()
+        sides = _sides_of_units(unit_names, self.split)[units]
+        return make_individuals(ids, units, sides, people.column("documents").to_numpy())
 
     def release(self) -> None:
         """Free the documents that are cached in the executors."""
@@ -611,13 +604,8 @@ def _require_sides(documents: SparkDocuments) -> None:
     """Raise `CorpusError` if a side of the split has no individual."""
     with errors_of_tasks():
         present = documents.parts.map(_side_bits).reduce(operator.or_)
-    split = documents.split
-    for code, share in enumerate((1 - split.heldout - split.reference, split.heldout, split.reference)):
-        if share > 0 and not present >> code & 1:
-            raise CorpusError(
-                f"split: no individual fell on the side {SPLITS[code]!r} ({documents.num_individuals} individuals, "
-                f"share {share:.2f}); use more individuals, other shares or another seed"
-            )
+    sides = [code for code in range(len(SPLITS)) if present >> code & 1]
+    require_sides(documents.split, sides, documents.num_individuals)
 
 
 def _side_bits(data: bytes) -> int:

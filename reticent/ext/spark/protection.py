@@ -22,8 +22,8 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.flagged_words import Flagged, FlaggedWords
 from reticent.engine.ngrams import NgramIndex
 from reticent.engine.protect import Policy
-from reticent.engine.schema import DIRECT, INDIRECT, INDIVIDUALS, SPLITS, no_token_message
-from reticent.engine.split import Individuals
+from reticent.engine.schema import DIRECT, INDIRECT, SPLITS, no_token_message
+from reticent.engine.split import Individuals, make_individuals
 from reticent.engine.store_writer import StoreWriter
 from reticent.engine.token_views import num_set
 from reticent.ext.spark.spans import PartSpans, SparkSpans, corpus_of_part
@@ -125,14 +125,9 @@ def individuals_of_part(table: pa.Table) -> Individuals:
         [("unit", "min"), ("side", "min"), ("doc_id", "count")]
     )
     own = own.sort_by("individual_id")
-    columns = {
-        "individual_id": own.column("individual_id").cast(pa.string()).combine_chunks(),
-        "individual": pa.array(np.arange(own.num_rows, dtype=np.uint32)),
-        "unit": own.column("unit_min").cast(pa.uint32()).combine_chunks(),
-        "split": pa.DictionaryArray.from_arrays(own.column("side_min").combine_chunks(), pa.array(SPLITS)),
-        "num_documents": own.column("doc_id_count").cast(pa.uint32()).combine_chunks(),
-    }
-    return Individuals(pa.table(columns, schema=INDIVIDUALS))
+    ids = own.column("individual_id").cast(pa.string()).combine_chunks()
+    units, sides, num_documents = (own.column(name).to_numpy() for name in ("unit_min", "side_min", "doc_id_count"))
+    return make_individuals(ids, units, sides, num_documents)
 
 
 #: Surfaces of a part: whether it lists them, and whether they are protected wherever they stand; 0 or 1.
