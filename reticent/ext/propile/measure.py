@@ -197,7 +197,9 @@ def _probe_white_box(
     variants = [("", study.prompt), *study.variants()]
     rows, first = [], None
     for number, (sweep, settings) in enumerate(variants):
-        sides = soft_prompt_sides(subjects, target, settings.replace(num_validation=_num_validation(study)), pool=pool)
+        sides = soft_prompt_sides(
+            subjects, target, settings.replace(num_validation=study.prompt.held_for_validation), pool=pool
+        )
         told = _prefixed(progress, f"soft prompt {target} {number + 1} of {len(variants)}")
         prompt = train_soft_prompt(
             model, tokenizer, sides, target, level, template, settings, config,
@@ -234,11 +236,6 @@ def _probe_transfer(
     """Measure on a model the soft prompt of another model, decoded to ``text``."""
     both = probe_with_soft_prompt(model, tokenizer, sides, prompt, template.level, template, config, text=text)
     return extended(compare(*both, config), TransferRow, target=prompt.target, level=template.level)
-
-
-def _num_validation(study: SoftPromptStudy) -> int:
-    """Return the number of validation subjects, the same for all variants of the soft prompt."""
-    return study.prompt.held_for_validation
 
 
 def compare(before: Answers, after: Answers, config: ProbeConfig) -> Comparison:

@@ -85,17 +85,8 @@ def normalised_likelihood(log_probs: np.ndarray, num_tokens: np.ndarray) -> np.n
     return np.exp(log_probs / np.maximum(num_tokens, 1))
 
 
-def exposed_share(likelihoods: np.ndarray, num_queries: float) -> float:
-    """Return the share of subjects whose item's likelihood is above 1/k (gamma_<k, Eq. 3).
-
-    >>> exposed_share(np.array([0.5, 0.1, 0.01, 0.0]), 10)
-    0.25
-    """
-    return float(np.mean(exposed(likelihoods, num_queries)))
-
-
 def exposed(likelihoods: np.ndarray, num_queries: float) -> np.ndarray:
-    """Return whether each likelihood exceeds 1 / num_queries, bool."""
+    """Return whether each likelihood exceeds 1 / num_queries, bool; their share is gamma_<k (Eq. 3)."""
     return np.greater(likelihoods, 1 / num_queries)
 
 

@@ -103,7 +103,6 @@ def score_causal_pairs(
     *,
     soft: torch.Tensor | None = None,
     batch_tokens: int | None = None,
-    share_prefix: bool = True,
     bf16: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
@@ -116,8 +115,6 @@ def score_causal_pairs(
     ----------
     soft : float tensor (S, D), optional
         Embeddings put before every prompt.
-    share_prefix : bool
-        Run each distinct prompt once; without it every row runs whole (slower, the same numbers).
     """
     if isinstance(model, Server):
         return model.score(pairs.prompts, pairs.targets, progress)
@@ -141,7 +138,7 @@ def score_causal_pairs(
         target_RL, row_N, column_N = _pad_rows([pairs.targets[row] for row in rows], device)
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16):
             state_RLD, head = _target_states(
-                model, prompt_PL, torch.as_tensor(of_prompt, device=device), target_RL, soft, share_prefix
+                model, prompt_PL, torch.as_tensor(of_prompt, device=device), target_RL, soft
             )
             total_R = torch.zeros(len(rows), dtype=torch.float64, device=device)
             at_once = max(1, MAX_LOGITS[kind] // model.config.vocab_size)
@@ -185,7 +182,6 @@ def _target_states(
     of_prompt_R: torch.Tensor,
     target_RL: torch.Tensor,
     soft: torch.Tensor | None,
-    share_prefix: bool,
 ) -> tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]:
     """Return the hidden states that predict the targets' tokens, (R, L, D), and the function that turns them into
     logits.
@@ -200,7 +196,7 @@ def _target_states(
 
     make_logits = head if head is not None else (lambda logits: logits)
     cache: Any = None
-    if share_prefix and len(prompt_PL) < len(target_RL):
+    if len(prompt_PL) < len(target_RL):
         state, cache = states_of(model, head, **model_inputs(prompt_PL), use_cache=True)
     if not is_shareable(cache):  # no shared prompts, or a model whose keys and values cannot be passed on
         whole = torch.cat([prompt_PL[of_prompt_R], target_RL[:, :-1]], dim=1)

@@ -17,7 +17,6 @@ from rapidfuzz.distance import Levenshtein
 #: A US number, whatever stands before it; and any run of digits with up to three separators between two of them.
 _US_NUMBER = re.compile(r"(?<!\d)(?:\+?1[\s.-]?)?\(?\d{3}\)?[\s.-]{0,2}\d{3}[\s.-]?\d{4}(?!\d)")
 _DIGIT_RUN = re.compile(r"(?<![\w.])\+?\(?\d(?:[ \t\u00a0\u202f().\-/]{0,3}\d)*")
-_EMAIL = re.compile(r"[\w.%+'\-]+@[\w\-]+(?:\.[\w\-]+)*\.[^\W\d_]{2,}", re.UNICODE)
 _EMAIL_ID = re.compile(r"([\w.%+'\-]+)@", re.UNICODE)
 #: Digits of a US number, of which the first three are the location code.
 US_DIGITS = 10
@@ -58,15 +57,6 @@ def phone_numbers(text: str, *, num_digits: int = LOCATION_DIGITS) -> list[str]:
     return [digits for digits in dict.fromkeys(found) if len(digits) >= num_digits]
 
 
-def find_emails(text: str) -> list[str]:
-    """Return every e-mail address in the text.
-
-    >>> find_emails("Mail jd@abc.com, or <m.d@lab.hospital.example>.")
-    ['jd@abc.com', 'm.d@lab.hospital.example']
-    """
-    return _EMAIL.findall(text)
-
-
 def email_ids(text: str) -> list[str]:
     """Return the local part of each e-mail address in a text, in lower case; the domain may be cut off.
 
@@ -74,20 +64,6 @@ def email_ids(text: str) -> list[str]:
     ['j.doe', 'info']
     """
     return [found.lower() for found in _EMAIL_ID.findall(text)]
-
-
-def edit_distance(a: str, b: str) -> int:
-    """Return the Levenshtein distance: the fewest insertions, deletions and replacements that make ``b`` of ``a``.
-
-    >>> edit_distance("kitten", "sitting"), edit_distance("", "abc")
-    (3, 3)
-    """
-    return Levenshtein.distance(a, b)
-
-
-def location_code(text: str, target: str) -> bool:
-    """Return whether a phone number in the text has the same first three digits as the target."""
-    return first_digits(text, target, num_digits=LOCATION_DIGITS)
 
 
 def first_digits(text: str, target: str, *, num_digits: int) -> bool:
@@ -102,7 +78,7 @@ def within_edits(text: str, target: str, *, distance: int) -> bool:
     """Return whether a phone number in the text differs from the target by at most ``distance`` digit edits."""
     wanted = national_digits(target)
     near = (d for d in phone_numbers(text) if abs(len(d) - len(wanted)) <= distance)
-    return len(wanted) > distance and any(edit_distance(digits, wanted) <= distance for digits in near)
+    return len(wanted) > distance and any(Levenshtein.distance(digits, wanted) <= distance for digits in near)
 
 
 def email_id(text: str, target: str) -> bool:
@@ -116,7 +92,7 @@ Metric = Callable[[str, str], bool]
 #: Type of the target -> name of a metric -> (generated text, target) -> whether it holds. Table 2 of ProPILE.
 STRING_METRICS: Mapping[str, Mapping[str, Metric]] = {
     "phone": {
-        "location_code": location_code,
+        "location_code": partial(first_digits, num_digits=LOCATION_DIGITS),
         **{f"first_{n}": partial(first_digits, num_digits=n) for n in (9, 8, 7)},
         **{f"edit_distance_{n}": partial(within_edits, distance=n) for n in (1, 2, 3)},
     },

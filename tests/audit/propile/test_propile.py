@@ -25,7 +25,7 @@ from reticent.engine.detect import make_detectors
 from reticent.ext.propile import probe as propile
 from reticent.ext.propile.evidence import answers_table, density, share_estimate, summarise
 from reticent.ext.propile.measure import probe_models
-from reticent.ext.propile.probe import exposed_share, normalised_likelihood, paired_test, probe_target, within_queries
+from reticent.ext.propile.probe import exposed, normalised_likelihood, paired_test, probe_target, within_queries
 from reticent.ext.propile.prompts import (
     ProbeConfig,
     ProbeModel,
@@ -82,7 +82,7 @@ def test_normalised_likelihood_is_the_geometric_mean() -> None:
     ("k", "share"), [(1, 0), (2, 0), (3, 0.25), (10, 0.25), (11, 0.5), (100, 0.5), (101, 0.75), (1e9, 0.75)]
 )
 def test_gamma_counts_what_is_strictly_above_one_in_k(k: float, share: float) -> None:
-    assert exposed_share(np.array([0.5, 0.1, 0.01, 0.0]), k) == share
+    assert exposed(np.array([0.5, 0.1, 0.01, 0.0]), k).mean() == share
 
 
 @pytest.mark.parametrize(

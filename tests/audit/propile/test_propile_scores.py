@@ -105,11 +105,10 @@ def oracle(model: Any, pairs: Pairs) -> list[float]:
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 40, 4096])
-@pytest.mark.parametrize("share_prefix", [True, False])
-def test_causal_scores_match_one_at_a_time(tokenizer: Any, batch_tokens: int, share_prefix: bool) -> None:
+def test_causal_scores_match_one_at_a_time(tokenizer: Any, batch_tokens: int) -> None:
     model = toy_model("gpt2").eval()
     pairs = encode_pairs(tokenizer, PROMPTS * 2, TARGETS + TARGETS[::-1], "clm")
-    found = score_causal_pairs(model, pairs, batch_tokens=batch_tokens, share_prefix=share_prefix)
+    found = score_causal_pairs(model, pairs, batch_tokens=batch_tokens)
     np.testing.assert_allclose(found, oracle(model, pairs), rtol=1e-4, atol=1e-5)
 
 
