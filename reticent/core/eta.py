@@ -229,10 +229,10 @@ class Plan:
             said.append(f"now {self.running.title}, {100 * self._share:.0f} %")
         return "; ".join([*said, *([self.note(now)] if self.left else [])])
 
-    def beside_a_bar(self, now: float | None = None) -> tuple[str, tuple[str, ...]]:
+    def beside_a_bar(self) -> tuple[str, tuple[str, ...]]:
         """Return two texts to show beside a progress bar: the time left, and a tuple of notes, longest first, of which
         the caller shows the first that fits."""
-        seconds, now = self.remaining_seconds(), time.time() if now is None else now
+        seconds, now = self.remaining_seconds(), time.time()
         if seconds is None:
             return "end unknown", (f"until measured: {', '.join(self.unmeasured())}",)
         end = f"ends {clock_time(now + seconds, now)}"

@@ -89,7 +89,7 @@ def find_copies(
 
     corpus.for_each_batch(add, columns=("text",), num_threads=num_threads)
     copies = collector.finish(num_threads=config.num_threads)
-    owners = _integer_codes(corpus, "individual_id")
+    owners = _owner_codes(corpus)
     words = copies.num_words.astype(np.int64)
     exact = copies.first_equal
     cluster, near_copy = copies.near(owners, threshold=config.threshold, shingle=config.shingle_words)
@@ -134,9 +134,9 @@ def read_left_out(path: Path | str) -> np.ndarray:
         raise ArtifactError(f"{file}: not a readable deduplication ({type(error).__name__})") from None
 
 
-def _integer_codes(corpus: Corpus, column: str) -> np.ndarray:
-    """Return the values of an id column as integer codes, one per document, uint32."""
-    encoded = corpus.scan().column(column).combine_chunks().dictionary_encode()
+def _owner_codes(corpus: Corpus) -> np.ndarray:
+    """Return the individual of each document as an integer code, uint32."""
+    encoded = corpus.scan().column("individual_id").combine_chunks().dictionary_encode()
     return encoded.indices.to_numpy().astype(np.uint32)
 
 

@@ -22,7 +22,7 @@ from reticent.audit.leakage.identifiers import Identifiers
 from reticent.audit.leakage.leakage import Compared, excess_leakage, exposed_individuals
 from reticent.audit.leakage.words import SurfaceTable
 from reticent.audit.membership.coverage import words_of_text
-from reticent.audit.scoring.generate import Decoding, generate
+from reticent.audit.scoring.generate import decoding_of, generate
 from reticent.audit.stats.estimate import LEVEL, Estimate
 from reticent.audit.stats.intervals import Bootstrap, cluster_sums, clusters_of, iter_resamples, ratio_estimate
 from reticent.engine.randomness import generator
@@ -227,15 +227,10 @@ def continue_documents(
     made = np.empty((0, config.num_samples, config.num_tokens), dtype=np.int64)
     if len(documents):
         made = generate(
-            model, list(prompts), special=special, num_tokens=config.num_tokens, decoding=_decoding(config),
+            model, list(prompts), special=special, num_tokens=config.num_tokens, decoding=decoding_of(config),
             num_samples=config.num_samples, batch_size=batch_size, seed=seed, device=device, bf16=bf16,
         )  # fmt: skip
     return Written(documents, prompts, made)
-
-
-def _decoding(config: GenerationConfig) -> Decoding:
-    """Return the decoding scheme (temperature, top-k) of the settings."""
-    return Decoding(temperature=config.temperature, top_k=config.top_k)
 
 
 def texts_by_row(
@@ -287,7 +282,7 @@ def generated_leakage(
     is_member = members[identifiers.words.documents]
     return Generated(
         settings=GenerationSettings(**config.model_dump()),
-        decoding=str(_decoding(config)),
+        decoding=str(decoding_of(config)),
         num_prompts=Sides.of(members[documents]),
         excess=excess_leakage(identifiers, written, is_member, compared, **bootstrap),
         exposed=exposed_individuals(identifiers, written, is_member, compared, **bootstrap),

@@ -27,6 +27,8 @@ from reticent.trainer.windows import SpecialIds
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from reticent.audit.config import ExtractionConfig, GenerationConfig
+
 #: Logits held at once, in numbers: 2^26 float32 are 256 MiB.
 MAX_LOGITS = {"cuda": 1 << 26, "cpu": 1 << 23}
 #: Largest key-value cache of a GPU batch, in numbers: with `MAX_LOGITS` it gives the rows beyond ``batch_size``. Both
@@ -81,6 +83,11 @@ class Decoding:
             lowest = torch.topk(scaled, self.top_k, dim=-1).values[:, -1:]
             scaled = scaled.masked_fill(scaled < lowest, -torch.inf)
         return torch.log_softmax(scaled, dim=-1)
+
+
+def decoding_of(config: GenerationConfig | ExtractionConfig) -> Decoding:
+    """Return the decoding scheme (temperature, top-k) of the settings."""
+    return Decoding(temperature=config.temperature, top_k=config.top_k)
 
 
 GREEDY = Decoding(temperature=0.0)

@@ -117,7 +117,7 @@ def _cast(array: pa.Array, name: str, column: str, file: Path | str, first_row: 
     if bad is not None:
         raise CorpusError(f"{file} row {first_row + bad + 1} column {column}: not valid UTF-8")
     if name in ("doc_id", "individual_id", "household_id"):
-        _raise_for_rows(_rust.blank_rows(array), "is blank", file, column, first_row)
+        _raise_for_blank(_rust.blank_rows(array), file, column, first_row)
     return array if array.type == target else array.cast(target)
 
 
@@ -203,11 +203,11 @@ def _check_spans(spans: pa.Array, texts: pa.Array | None, where: str, file: Path
         )
 
 
-def _raise_for_rows(rows: np.ndarray, fault: str, file: Path | str, column: str, first_row: int) -> None:
-    """Raise `CorpusError` for the first of these rows, with the text ``fault``; do nothing if there are none."""
+def _raise_for_blank(rows: np.ndarray, file: Path | str, column: str, first_row: int) -> None:
+    """Raise `CorpusError` for the first of these rows, whose id is blank; do nothing if there are none."""
     if len(rows):
         more = f" ({len(rows)} such rows in this batch)" if len(rows) > 1 else ""
-        raise CorpusError(f"{file} row {first_row + int(rows[0]) + 1} column {column}: {fault}{more}")
+        raise CorpusError(f"{file} row {first_row + int(rows[0]) + 1} column {column}: is blank{more}")
 
 
 def _is_view(kind: pa.DataType) -> bool:

@@ -278,11 +278,8 @@ class File:
 
 def sha256_of(file: Path) -> bytes:
     """Return the SHA-256 of a file's content, as bytes."""
-    digest = hashlib.sha256()
     with file.open("rb", buffering=0) as stream:
-        while block := stream.read(1 << 16):
-            digest.update(block)
-    return digest.digest()
+        return hashlib.file_digest(stream, "sha256").digest()
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from reticent.audit.evidence.extraction import PassageRate, Passages, PassageSet
 from reticent.audit.evidence.json_form import extended
 from reticent.audit.evidence.leakage import Excess, Exposed, Sides, Unshared
 from reticent.audit.leakage.unshared import standardised_weights
-from reticent.audit.scoring.generate import GREEDY, Decoding, generate, score_continuations
+from reticent.audit.scoring.generate import GREEDY, decoding_of, generate, score_continuations
 from reticent.audit.stats.intervals import Bootstrap, Counts, bootstrap_of, excess_of, ratio_difference
 from reticent.engine.kernels import number_tuples
 from reticent.engine.randomness import generator
@@ -49,11 +49,6 @@ NEAR_VERBATIM = "near_verbatim"
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 #: Positions whose texts are compared at once.
 _BLOCK = 1 << 22
-
-
-def decoding_of(config: ExtractionConfig) -> Decoding:
-    """Return the sampling settings (temperature, top-k) of (n, p)-discoverable extraction."""
-    return Decoding(temperature=config.temperature, top_k=config.top_k)
 
 
 def chance_of_extraction(log_p: np.ndarray, num_queries: int) -> np.ndarray:
