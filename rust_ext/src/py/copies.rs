@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use rayon::prelude::*;
 
 use super::index::batch;
-use super::{ArrowBatch, import_texts, to_py_err};
+use super::{ArrowBatch, import_texts, on_pool, to_py_err};
 use crate::duplicates::copies::{Collector, Documents};
 use crate::duplicates::minhash::near_duplicates;
 use crate::duplicates::passages::shared_passages;
@@ -98,11 +98,9 @@ impl PyCopies {
         shingle: usize,
     ) -> PyResult<TwoArrays<'py>> {
         let owners = owners.as_slice()?;
-        let threads = pool(self.num_threads).map_err(to_py_err)?;
-        let near = py.detach(|| {
-            threads.install(|| near_duplicates(&self.documents, &self.first_equal, owners, threshold, shingle))
-        });
-        let near = near.map_err(to_py_err)?;
+        let near = on_pool(py, self.num_threads, || {
+            near_duplicates(&self.documents, &self.first_equal, owners, threshold, shingle)
+        })?;
         Ok((PyArray1::from_vec(py, near.cluster), PyArray1::from_vec(py, near.copy_of)))
     }
 
@@ -115,9 +113,7 @@ impl PyCopies {
         num_words: usize,
     ) -> PyResult<TwoArrays<'py>> {
         let units = units.as_slice()?;
-        let threads = pool(self.num_threads).map_err(to_py_err)?;
-        let shared = py.detach(|| threads.install(|| shared_passages(&self.documents, units, num_words)));
-        let shared = shared.map_err(to_py_err)?;
+        let shared = on_pool(py, self.num_threads, || shared_passages(&self.documents, units, num_words))?;
         Ok((PyArray1::from_vec(py, shared.within), PyArray1::from_vec(py, shared.across)))
     }
 }
@@ -200,16 +196,15 @@ impl PyVerbatimFilter {
     #[pyo3(signature = (texts, *, num_threads=0))]
     fn find(&self, py: Python<'_>, texts: &Bound<'_, PyAny>, num_threads: usize) -> PyResult<ArrowBatch> {
         let texts = import_texts(texts, "text")?;
-        let threads = pool(num_threads).map_err(to_py_err)?;
-        let found: Vec<(usize, Span)> = py.detach(|| {
+        let found: Vec<(usize, Span)> = on_pool(py, num_threads, || {
             let find = |row: usize| {
                 let (mut stream, mut spans) = (Stream::new(&self.filter), Vec::new());
                 stream.push(texts.get(row), &self.filter, &mut spans);
                 spans.extend(stream.open());
                 joined(spans).into_iter().map(move |span| (row, span)).collect::<Vec<_>>()
             };
-            threads.install(|| (0..texts.len()).into_par_iter().flat_map(find).collect())
-        });
+            Ok((0..texts.len()).into_par_iter().flat_map(find).collect())
+        })?;
         let column = |value: fn(&(usize, Span)) -> usize| {
             Arc::new(Int32Array::from_iter_values(found.iter().map(|found| value(found) as i32)))
         };

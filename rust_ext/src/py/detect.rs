@@ -7,14 +7,13 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 use super::index::batch;
-use super::{ArrowBatch, import_texts, to_py_err};
+use super::{ArrowBatch, import_texts, on_pool, to_py_err};
 use crate::detect::common::CommonWords;
 use crate::detect::fused_pass::FusedPass;
 use crate::detect::gazetteer::Gazetteer;
 use crate::detect::records::{Field, Records};
 use crate::detect::surfaces::{Labelled, Surfaces};
 use crate::error::Error;
-use crate::pool::pool;
 use crate::text::fold::fold;
 use crate::text::spans::{Found, Spans, in_characters};
 use crate::text::surface::Surface;
@@ -71,7 +70,6 @@ fn find_together(
     num_threads: usize,
 ) -> PyResult<(ArrowBatch, ArrowBatch)> {
     let texts = import_texts(texts, "text")?;
-    let threads = pool(num_threads).map_err(to_py_err)?;
     let (own, units, common, initials) = &records;
     let (list, common_of_list) = &gazetteer;
     let pass = FusedPass {
@@ -81,9 +79,8 @@ fn find_together(
         initials: *initials,
         gazetteer: Some((&list.gazetteer, common_of_list.as_ref().map(|common| &common.common))),
     };
-    let [of_records, of_list] = py
-        .detach(|| threads.install(|| pass.find(&texts).map(|parts| parts.map(|part| located(&texts, part)))))
-        .map_err(to_py_err)?;
+    let [of_records, of_list] =
+        on_pool(py, num_threads, || pass.find(&texts).map(|parts| parts.map(|part| located(&texts, part))))?;
     Ok((to_batch(&of_records, |source| own.named(source))?, to_batch(&of_list, |source| list.named(source))?))
 }
 
@@ -130,8 +127,7 @@ impl PyCommonWords {
     ) -> PyResult<()> {
         let texts = import_texts(texts, "text")?;
         let individuals = individuals.map(|ids| import_texts(ids, "individual_id")).transpose()?;
-        let threads = pool(num_threads).map_err(to_py_err)?;
-        py.detach(|| threads.install(|| self.common.add(&texts, individuals.as_ref()))).map_err(to_py_err)
+        on_pool(py, num_threads, || self.common.add(&texts, individuals.as_ref()))
     }
 
     fn add_list(&mut self, words: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -197,9 +193,8 @@ impl PyGazetteer {
         num_threads: usize,
     ) -> PyResult<ArrowBatch> {
         let texts = import_texts(texts, "text")?;
-        let threads = pool(num_threads).map_err(to_py_err)?;
         let common = common.as_ref().map(|common| &common.common);
-        let found = py.detach(|| threads.install(|| located(&texts, self.gazetteer.find(&texts, common))));
+        let found = on_pool(py, num_threads, || Ok(located(&texts, self.gazetteer.find(&texts, common))))?;
         to_batch(&found, |source| self.named(source))
     }
 }
@@ -247,12 +242,9 @@ impl PyRecords {
         num_threads: usize,
     ) -> PyResult<ArrowBatch> {
         let texts = import_texts(texts, "text")?;
-        let threads = pool(num_threads).map_err(to_py_err)?;
         let common = common.as_ref().map(|common| &common.common);
         let pass = FusedPass { records: &self.records, units: units.as_slice()?, common, initials, gazetteer: None };
-        let found = py
-            .detach(|| threads.install(|| pass.find(&texts).map(|[own, _]| located(&texts, own))))
-            .map_err(to_py_err)?;
+        let found = on_pool(py, num_threads, || pass.find(&texts).map(|[own, _]| located(&texts, own)))?;
         to_batch(&found, |source| self.named(source))
     }
 }
@@ -301,10 +293,8 @@ impl PySurfaces {
         let spans = Labelled { spans, labels: labels.as_slice()? };
         let (units, scopes, names, sources) =
             (units.as_slice()?, scopes.as_slice()?, names.as_slice()?, sources.as_slice()?);
-        let threads = pool(num_threads).map_err(to_py_err)?;
         let counted = counted.as_ref().map(|counted| &counted.common);
-        py.detach(|| threads.install(|| self.surfaces.add(&texts, units, &spans, scopes, names, sources, counted)))
-            .map_err(to_py_err)
+        on_pool(py, num_threads, || self.surfaces.add(&texts, units, &spans, scopes, names, sources, counted))
     }
 
     /// Returns how many surfaces spread, and how many are too short or too common to.
@@ -335,11 +325,9 @@ impl PySurfaces {
         if units.len() != texts.len() {
             return Err(to_py_err(Error::Corpus("surfaces: one unit is needed for each document".into())));
         }
-        let threads = pool(num_threads).map_err(to_py_err)?;
         let common = &common.common;
-        let (found, characters) = py
-            .detach(|| threads.install(|| Ok(located(&texts, self.surfaces.find(&texts, units, &spans, common)?))))
-            .map_err(to_py_err)?;
+        let (found, characters) =
+            on_pool(py, num_threads, || Ok(located(&texts, self.surfaces.find(&texts, units, &spans, common)?)))?;
         let of = |which: fn(&Surfaces, u32) -> u32| {
             UInt32Array::from_iter_values(found.iter().map(|span| which(&self.surfaces, span.source)))
         };

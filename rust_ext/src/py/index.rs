@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use super::index_tables::{About, index_of, level_of};
 use super::words::PyWords;
-use super::{ArrowBatch, import_texts, to_py_err};
+use super::{ArrowBatch, import_texts, on_pool, to_py_err};
 use crate::error::Error;
 use crate::index::build::{IndexBuilder, LEFT_OUT};
 use crate::index::level_table::LevelTable;
@@ -283,9 +283,7 @@ impl PyNgramIndex {
     ) -> PyResult<(Bound<'py, PyArray1<u8>>, Bound<'py, PyArray1<u8>>)> {
         let texts = words.import_texts(texts)?;
         let settings = self.settings(k, n, policy, max_document_frequency).map_err(to_py_err)?;
-        let threads = pool(num_threads).map_err(to_py_err)?;
-        let (flags, starts) =
-            py.detach(|| threads.install(|| protect(&self.0, &texts, &words.0, settings))).map_err(to_py_err)?;
+        let (flags, starts) = on_pool(py, num_threads, || protect(&self.0, &texts, &words.0, settings))?;
         Ok((PyArray1::from_vec(py, flags), PyArray1::from_vec(py, starts)))
     }
 
@@ -299,8 +297,7 @@ impl PyNgramIndex {
         num_threads: usize,
     ) -> PyResult<Bound<'py, PyArray1<u32>>> {
         let texts = words.import_texts(texts)?;
-        let threads = pool(num_threads).map_err(to_py_err)?;
-        let numbers = py.detach(|| threads.install(|| self.0.number_words(&texts, &words.0))).map_err(to_py_err)?;
+        let numbers = on_pool(py, num_threads, || self.0.number_words(&texts, &words.0))?;
         Ok(PyArray1::from_vec(py, numbers))
     }
 }

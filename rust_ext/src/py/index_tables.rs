@@ -6,12 +6,11 @@ use arrow_array::{Array, RecordBatch, cast::AsArray, types};
 use arrow_schema::DataType;
 use pyo3::prelude::*;
 
-use super::{import_array, to_py_err};
+use super::{import_array, on_pool, to_py_err};
 use crate::error::Error;
 use crate::index::level_file::LevelFile;
 use crate::index::level_table::LevelTable;
 use crate::index::ngram_index::{Level, NgramIndex};
-use crate::pool::pool;
 use crate::storage::spool::Spool;
 use crate::text::surface::Surface;
 use crate::text::texts::Texts;
@@ -42,8 +41,7 @@ pub fn index_of(
     index.support = column::<types::UInt32Type>(&table, "support")?;
     index.occurrences = column::<types::UInt64Type>(&table, "occurrences")?;
     index.levels = levels;
-    let threads = pool(0).map_err(to_py_err)?;
-    py.detach(|| threads.install(|| index.check())).map_err(to_py_err)?;
+    on_pool(py, 0, || index.check())?;
     Ok(index)
 }
 

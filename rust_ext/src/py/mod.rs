@@ -26,7 +26,8 @@ use pyo3::exceptions::{PyMemoryError, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
+use crate::pool::pool;
 use crate::text::texts::Texts;
 
 /// Map an error of the core to the Python exception of its kind.
@@ -56,6 +57,12 @@ pub fn to_py_err(error: Error) -> PyErr {
             Err(_) => PyRuntimeError::new_err(message),
         }
     })
+}
+
+/// What `work` returns, done by a pool of `num_threads` threads with the interpreter lock released.
+pub fn on_pool<T: Send>(py: Python<'_>, num_threads: usize, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
+    let threads = pool(num_threads).map_err(to_py_err)?;
+    py.detach(|| threads.install(work)).map_err(to_py_err)
 }
 
 /// Import one array from any object with `__arrow_c_array__`.

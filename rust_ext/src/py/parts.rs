@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::index::{PyIndexBuilder, PyNgramIndex, batch};
-use super::{ArrowBatch, import_texts, to_py_err};
+use super::{ArrowBatch, import_texts, on_pool, to_py_err};
 use crate::error::{Error, Result};
 use crate::index::parts::Part;
 use crate::pool::pool;
@@ -45,8 +45,7 @@ impl PyPart {
     #[staticmethod]
     #[pyo3(signature = (builder, *, min_support=2, num_threads=1))]
     fn of_documents(py: Python<'_>, builder: &PyIndexBuilder, min_support: u32, num_threads: usize) -> PyResult<Self> {
-        let threads = pool(num_threads).map_err(to_py_err)?;
-        let part = py.detach(|| threads.install(|| builder.take()?.finish_part(min_support))).map_err(to_py_err)?;
+        let part = on_pool(py, num_threads, || builder.take()?.finish_part(min_support))?;
         Ok(Self::of(part, num_threads))
     }
 

@@ -5,9 +5,8 @@ use pyo3::prelude::*;
 use rayon::prelude::*;
 
 use super::tokenizer::survived;
-use super::{import_texts, to_py_err};
+use super::{import_texts, on_pool, to_py_err};
 use crate::error::Error;
-use crate::pool::pool;
 use crate::text::surface::Surface;
 use crate::tokenize::read_words::ReadWords;
 
@@ -34,12 +33,11 @@ impl PyReadWords {
         let words = import_texts(words, "word")?;
         let is_rare = is_rare.as_slice()?;
         let surface = Surface::parse(surface).map_err(to_py_err)?;
-        let threads = pool(num_threads).map_err(to_py_err)?;
-        let made = py.detach(|| {
+        let made = on_pool(py, num_threads, || {
             let words: Vec<&str> = (0..words.len()).map(|row| words.get(row)).collect();
-            survived(|| threads.install(|| ReadWords::new(tokenizer_json, &words, is_rare, surface)))
-        });
-        Ok(Self(made.map_err(to_py_err)?))
+            survived(|| ReadWords::new(tokenizer_json, &words, is_rare, surface))
+        })?;
+        Ok(Self(made))
     }
 
     #[getter]

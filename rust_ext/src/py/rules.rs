@@ -4,10 +4,9 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 use super::detect::{PyCommonWords, located, to_batch};
-use super::{ArrowBatch, import_texts, to_py_err};
+use super::{ArrowBatch, import_texts, on_pool, to_py_err};
 use crate::detect::no_names::{Formless, refine};
 use crate::error::Error;
-use crate::pool::pool;
 use crate::rules::{RULES, scan};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -48,12 +47,10 @@ fn scan_rules(
     filtered: bool,
 ) -> PyResult<ArrowBatch> {
     let texts = import_texts(texts, "text")?;
-    let threads = pool(num_threads).map_err(to_py_err)?;
     let common = common.as_ref().map(|common| &common.common);
     let rows = fields.unwrap_or_default();
-    let found = py
-        .detach(|| threads.install(|| Ok(located(&texts, scan(&texts, labels.as_deref(), &rows, common, filtered)?))))
-        .map_err(to_py_err)?;
+    let found =
+        on_pool(py, num_threads, || Ok(located(&texts, scan(&texts, labels.as_deref(), &rows, common, filtered)?)))?;
     to_batch(&found, |source| {
         let rule = &RULES[source as usize];
         (rule.label, rule.name)
@@ -76,7 +73,6 @@ fn refine_formless<'py>(
     num_threads: usize,
 ) -> PyResult<Refined<'py>> {
     let texts = import_texts(texts, "text")?;
-    let threads = pool(num_threads).map_err(to_py_err)?;
     let spans = Formless {
         documents: documents.as_slice()?,
         starts: starts.as_slice()?,
@@ -86,7 +82,6 @@ fn refine_formless<'py>(
     if [spans.starts.len(), spans.ends.len(), spans.are_names.len()] != [spans.documents.len(); 3] {
         return Err(to_py_err(Error::Corpus("columns of spans have different lengths".into())));
     }
-    let (ends, kept): (Vec<i32>, Vec<bool>) =
-        py.detach(|| threads.install(|| refine(&texts, &spans))).map_err(to_py_err)?.into_iter().unzip();
+    let (ends, kept): (Vec<i32>, Vec<bool>) = on_pool(py, num_threads, || refine(&texts, &spans))?.into_iter().unzip();
     Ok((PyArray1::from_vec(py, ends), PyArray1::from_vec(py, kept)))
 }

@@ -7,9 +7,8 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 use super::index::batch;
-use super::{ArrowBatch, import_texts, to_py_err};
+use super::{ArrowBatch, import_texts, on_pool, to_py_err};
 use crate::error::Error;
-use crate::pool::pool;
 use crate::scrub::{
     Avoid, Edit, Key, NamePool, Order, Scrubbed, Settings, Spans, Style, new_ids, real_identifiers, scrub,
 };
@@ -100,10 +99,7 @@ fn scrub_texts(
         names: names.map(|names| &names.get().0),
         categories: &categories,
     };
-    let threads = pool(num_threads).map_err(to_py_err)?;
-    let scrubbed = py
-        .detach(|| threads.install(|| scrub(&texts, &individuals, &doc_ids, &spans, &settings)))
-        .map_err(to_py_err)?;
+    let scrubbed = on_pool(py, num_threads, || scrub(&texts, &individuals, &doc_ids, &spans, &settings))?;
     columns_of(&scrubbed)
 }
 
@@ -151,9 +147,7 @@ fn py_real_identifiers<'py>(
     let texts = import_texts(texts, "text")?;
     let bounds = Bounds { offsets: span_offsets.as_slice()?, starts: starts.as_slice()?, ends: ends.as_slice()? };
     let spans = Spans { bounds, categories: span_categories.as_slice()? };
-    let threads = pool(num_threads).map_err(to_py_err)?;
-    let (hashes, day_first, month_first) =
-        py.detach(|| threads.install(|| real_identifiers(&texts, &spans, &categories))).map_err(to_py_err)?;
+    let (hashes, day_first, month_first) = on_pool(py, num_threads, || real_identifiers(&texts, &spans, &categories))?;
     Ok((PyArray1::from_vec(py, hashes), day_first, month_first))
 }
 
@@ -169,7 +163,6 @@ fn pseudonymise_ids(
 ) -> PyResult<ArrowBatch> {
     let ids = import_texts(ids, purpose)?;
     let key = key_of(key)?;
-    let threads = pool(num_threads).map_err(to_py_err)?;
-    let ids = py.detach(|| threads.install(|| new_ids(&ids, &key, purpose)));
+    let ids = on_pool(py, num_threads, || Ok(new_ids(&ids, &key, purpose)))?;
     batch(vec![("id", Arc::new(StringArray::from_iter_values(ids)))])
 }

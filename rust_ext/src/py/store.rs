@@ -6,15 +6,14 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
 use super::index::PyNgramIndex;
-use super::to_py_err;
 use super::words::PyWords;
+use super::{on_pool, to_py_err};
 use crate::error::Error;
 use crate::index::lookup::Found;
 use crate::index::ngram_index::NgramIndex;
 use crate::index::numbers::{Stored, pack, unpack};
 use crate::index::protect::Settings;
 use crate::index::word_flags::{NumberBlacklist, NumberedDocuments, Supports, WordSpans, flag_words};
-use crate::pool::pool;
 use crate::storage::bits::Bits;
 use crate::text::spans::{Spans, mark_spans};
 use crate::tokenize::packed::{Exception, Packed};
@@ -117,8 +116,7 @@ fn py_mark_spans(
 ) -> PyResult<PyMarkedSpans> {
     let texts = words.import_texts(texts)?;
     let spans = Spans { offsets: span_offsets.as_slice()?, starts: starts.as_slice()?, ends: ends.as_slice()? };
-    let threads = pool(num_threads).map_err(to_py_err)?;
-    let marked = py.detach(|| threads.install(|| mark_spans(&texts, &words.0, spans))).map_err(to_py_err)?;
+    let marked = on_pool(py, num_threads, || mark_spans(&texts, &words.0, spans))?;
     Ok(PyMarkedSpans {
         firsts: PyArray1::from_vec(py, marked.firsts).unbind(),
         ends: PyArray1::from_vec(py, marked.ends).unbind(),
@@ -183,8 +181,7 @@ fn py_planes(
         offsets: word_offsets.as_slice()?,
         kept: kept.as_slice()?,
     };
-    let threads = pool(num_threads).map_err(to_py_err)?;
-    let made = py.detach(|| threads.install(|| planes(tokens, words))).map_err(to_py_err)?;
+    let made = on_pool(py, num_threads, || planes(tokens, words))?;
     Ok(PyPlanes {
         direct: PyArray1::from_vec(py, made.direct.into_bytes()).unbind(),
         indirect: PyArray1::from_vec(py, made.indirect.into_bytes()).unbind(),
@@ -305,9 +302,7 @@ impl PyNumbering {
         let Self { found, settings, blacklist, .. } = self;
         let reaches = self.reaches.get_or_init(|| blacklist.reaches());
         let supports = Supports { index: &self.by, found, settings: *settings };
-        let threads = pool(self.num_threads).map_err(to_py_err)?;
-        let made = py.detach(|| threads.install(|| flag_words(documents, &supports, blacklist, reaches)));
-        let (flags, starts) = made.map_err(to_py_err)?;
+        let (flags, starts) = on_pool(py, self.num_threads, || flag_words(documents, &supports, blacklist, reaches))?;
         Ok((PyArray1::from_vec(py, flags), PyArray1::from_vec(py, starts)))
     }
 }

@@ -6,11 +6,11 @@ use arrow_array::LargeStringArray;
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
-use super::{ArrowBatch, import_texts, to_py_err};
+use super::{ArrowBatch, import_texts, on_pool, to_py_err};
 use super::{index::PyNgramIndex, index::batch, store::PyPackedTokens, tokenizer::survived, words::PyWords};
 use crate::detect::blacklist::Blacklist;
 use crate::error::Error;
-use crate::pool::{pool, resolve};
+use crate::pool::resolve;
 use crate::text::spans::replace_words;
 use crate::text::surface::Surface;
 use crate::tokenize::tokens::TokenEncoder;
@@ -36,10 +36,7 @@ fn py_replace_words<'py>(
 ) -> PyResult<(ArrowBatch, Bound<'py, PyArray1<i64>>)> {
     let texts = words.import_texts(texts)?;
     let (mask, gaps) = (mask.as_slice()?, gaps.map(|gaps| &*gaps.0));
-    let threads = pool(num_threads).map_err(to_py_err)?;
-    let (replaced, starts) = py
-        .detach(|| threads.install(|| replace_words(&texts, &words.0, mask, gaps, replacement)))
-        .map_err(to_py_err)?;
+    let (replaced, starts) = on_pool(py, num_threads, || replace_words(&texts, &words.0, mask, gaps, replacement))?;
     let texts = batch(vec![("text", Arc::new(LargeStringArray::from_iter_values(replaced)))])?;
     Ok((texts, PyArray1::from_vec(py, starts)))
 }
@@ -104,8 +101,7 @@ impl PyBlacklist {
         let texts = words.import_texts(texts)?;
         let units = units.as_slice()?;
         check_units(units, texts.len())?;
-        let threads = pool(num_threads).map_err(to_py_err)?;
-        let mask = py.detach(|| threads.install(|| self.0.find(&texts, &words.0, units))).map_err(to_py_err)?;
+        let mask = on_pool(py, num_threads, || self.0.find(&texts, &words.0, units))?;
         Ok(PyArray1::from_vec(py, mask))
     }
 }
@@ -160,10 +156,9 @@ impl PyTokenEncoder {
         let texts = words.import_texts(texts)?;
         let (word_flags, starts) = (word_flags.as_slice()?, ngram_starts.as_slice()?);
         let gaps = gaps.map(|gaps| &*gaps.0);
-        let threads = pool(self.num_threads).map_err(to_py_err)?;
-        let tokens = py
-            .detach(|| survived(|| threads.install(|| self.encoder.encode(&texts, &words.0, word_flags, starts, gaps))))
-            .map_err(to_py_err)?;
+        let tokens = on_pool(py, self.num_threads, || {
+            survived(|| self.encoder.encode(&texts, &words.0, word_flags, starts, gaps))
+        })?;
         Ok(PyTokens {
             doc_offsets: PyArray1::from_vec(py, tokens.doc_offsets).unbind(),
             input_ids: PyArray1::from_vec(py, tokens.input_ids).unbind(),
@@ -187,10 +182,9 @@ impl PyTokenEncoder {
         let texts = words.import_texts(texts)?;
         let (word_flags, starts) = (word_flags.as_slice()?, ngram_starts.as_slice()?);
         let gaps = gaps.map(|gaps| &*gaps.0);
-        let threads = pool(self.num_threads).map_err(to_py_err)?;
-        let (doc_offsets, parts) = py
-            .detach(|| survived(|| threads.install(|| self.encoder.pack(&texts, &words.0, word_flags, starts, gaps))))
-            .map_err(to_py_err)?;
+        let (doc_offsets, parts) = on_pool(py, self.num_threads, || {
+            survived(|| self.encoder.pack(&texts, &words.0, word_flags, starts, gaps))
+        })?;
         Ok(PyPackedTokens::new(py, doc_offsets, parts))
     }
 }

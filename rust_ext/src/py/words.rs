@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use rayon::prelude::*;
 
 use super::index::batch;
-use super::{ArrowBatch, import_array, import_texts, to_py_err};
+use super::{ArrowBatch, import_array, import_texts, on_pool, to_py_err};
 use crate::pool::{pool, rows};
 use crate::text::classes::InstructionSet;
 use crate::text::languages::WordLists;
@@ -144,8 +144,7 @@ fn py_segment(
 ) -> PyResult<PyWords> {
     let set = instruction_set.map_or_else(|| Ok(InstructionSet::detect()), InstructionSet::parse).map_err(to_py_err)?;
     let texts = import_texts(texts, "text")?;
-    let threads = pool(num_threads).map_err(to_py_err)?;
-    let words = py.detach(|| threads.install(|| segment(&texts, set))).map_err(to_py_err)?;
+    let words = on_pool(py, num_threads, || segment(&texts, set))?;
     Ok(PyWords(Arc::new(words), texts))
 }
 

@@ -80,8 +80,7 @@ pub const RULES: &[Rule] = &[
 
 /// "age 90-100" and "age 90%" speak of groups.
 fn is_no_range(hit: &mut Hit) -> bool {
-    let digits = hit.piece().iter().take_while(|byte| byte.is_ascii_digit()).count();
-    num_value(&hit.piece()[..digits]) <= 120
+    num_value(hit.leading_digits()) <= 120
         && !matches!(hit.after(), [b'%' | b'-', ..] | [b'.' | b',', b'0'..=b'9', ..] | [b' ', b'm' | b'd' | b'h', ..])
 }
 
@@ -101,13 +100,12 @@ fn is_said_age(hit: &mut Hit) -> bool {
 
 /// In English, French and German the number is the age; in Spanish its unit belongs to it.
 fn cut_unit(hit: &mut Hit) {
-    hit.end = hit.start + hit.piece().iter().take_while(|byte| byte.is_ascii_digit()).count();
+    hit.end = hit.start + hit.leading_digits().len();
 }
 
 /// As many years as somebody may have, of whatever unit.
 pub fn is_possible(hit: &Hit) -> bool {
-    let digits = hit.piece().iter().take_while(|byte| byte.is_ascii_digit()).count();
-    (1..=120).contains(&num_value(&hit.piece()[..digits]))
+    (1..=120).contains(&num_value(hit.leading_digits()))
 }
 
 /// Nobody is older.
@@ -125,10 +123,10 @@ static LASTING_BEHIND: Words = LazyLock::new(|| WordSet::of("lasting behind"));
 
 /// A number of years is an age where the sentence before it has somebody, and nothing that makes it a duration.
 fn is_of_someone(hit: &mut Hit) -> bool {
-    let digits = hit.piece().iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let value = num_value(&hit.piece()[..digits]);
-    let unit = hit.piece()[digits..].trim_ascii_start();
-    if digits > 0
+    let digits = hit.leading_digits();
+    let value = num_value(digits);
+    let unit = hit.piece()[digits.len()..].trim_ascii_start();
+    if !digits.is_empty()
         && unit
             .get(..3)
             .is_some_and(|unit| [b"ans", b"moi", b"jah"].iter().any(|other| unit.eq_ignore_ascii_case(*other)))

@@ -141,8 +141,7 @@ fn is_stroked(hit: &mut Hit) -> bool {
         .iter()
         .position(|byte| matches!(byte, b'/' | b'-'))
         .map_or(&[][..], |at| hit.piece()[at + 1..].trim_ascii_start());
-    let area = hit.piece().iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let dated = area == 2
+    let dated = hit.leading_digits().len() == 2
         && (rest.starts_with(b"19")
             || rest.starts_with(b"20")
             || rest.iter().take_while(|byte| byte.is_ascii_digit()).count() < 3);

@@ -61,6 +61,12 @@ impl<'a> Hit<'a> {
         &self.text[self.start..self.end]
     }
 
+    /// The digits that the piece begins with.
+    fn leading_digits(&self) -> &'a [u8] {
+        let piece = self.piece();
+        &piece[..piece.iter().take_while(|byte| byte.is_ascii_digit()).count()]
+    }
+
     fn before(&self) -> &'a [u8] {
         &self.text[self.start.saturating_sub(scan::LIMIT)..self.start]
     }

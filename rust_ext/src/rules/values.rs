@@ -310,8 +310,7 @@ fn is_no_phrase(hit: &Hit) -> bool {
 
 /// Not 45 %, not 20 to 30, not 1/2.
 pub fn is_age(hit: &mut Hit) -> bool {
-    let value = num_value(&hit.piece()[..hit.piece().iter().take_while(|byte| byte.is_ascii_digit()).count()]);
-    value <= 125
+    num_value(hit.leading_digits()) <= 125
         && !matches!(
             hit.after(),
             [b'%' | b'-', ..] | [b'/', b'0'..=b'9', ..] | [b' ', b'%', ..] | [b'.' | b',', b'0'..=b'9', ..]
