@@ -28,7 +28,7 @@ fn read_files(py: Python<'_>, files: Vec<PathBuf>, most: u64) -> PyResult<Vec<Bo
     let read = |file: &PathBuf| read_bytes(file, most).map_err(|error| (error, file.clone()));
     let contents: Result<Vec<_>, _> = py.detach(|| files.iter().map(read).collect());
     match contents {
-        Ok(contents) => Ok(contents.iter().map(|content| PyBytes::new(py, content)).collect()),
+        Ok(contents) => Ok(contents.into_iter().map(|content| PyBytes::new(py, &content)).collect()),
         Err((error, file)) => Err(PyOSError::new_err((error.raw_os_error(), error.to_string(), file))),
     }
 }
