@@ -78,7 +78,7 @@ class Planted:
 
     @property
     def arms(self) -> np.ndarray:
-        """Arm of each canary ("protected", "missed", "context" or "ngram"), string (num_canaries,)."""
+        """Experimental arm of each canary ("protected", "missed", "context" or "ngram"), string (num_canaries,)."""
         return np.array(self.table.column("arm").to_pylist())
 
     @property
@@ -195,8 +195,8 @@ def plant(
     *,
     more_columns: Sequence[str] = (),
 ) -> dict[str, int]:
-    """Write a copy of the corpus to ``folder``, with every included canary appended to documents of its individual, and
-    a table of the canaries' positions. Return counts.
+    """Write a copy of the corpus to ``folder``, with every included canary appended to random documents of its
+    individuals, and a table of the canaries' positions. Return the numbers of inserted copies and of changed documents.
 
     A canary stands at the end of its individual's documents, each copy in one drawn at random, so that the spans that a
     corpus brings stay where they are. Returns counts. ``more_columns`` of the source are taken along, as text.
@@ -272,8 +272,9 @@ def _texts_to_append(
 
 
 def mark_spans(file: Path, planted: Planted, doc_ids: pa.Array, left_out: np.ndarray) -> int:
-    """Edit the detected spans (``spans.parquet``) so that the secrets of canaries in protected arms are spans, and no
-    other part of a canary is. Return the number of spans added.
+    """Edit the detected spans (``spans.parquet``): secrets of canaries in the arms "protected" and "context" become
+    spans, and no other part of a canary is one. Return the number of spans added; ``left_out`` has the documents that
+    the spans' numbering skips.
 
     What detectors found inside a canary goes, and a span that reaches into one ends before it; the codes of
     ``protected`` and ``context`` become spans of the detector "canary".

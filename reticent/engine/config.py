@@ -108,8 +108,8 @@ class IndexConfig(Section):
 
     @property
     def least_support(self) -> int:
-        """Minimum support of n-grams that are extended to longer ones: ``min_support``, or 1 for an index that can be
-        updated or merged."""
+        """Minimum support (number of individuals or households using it) from which an n-gram is extended to longer
+        ones: ``min_support``, or 1 for an index that can be updated or merged."""
         return 1 if self.updatable else self.min_support
 
 
@@ -168,7 +168,8 @@ class ThresholdConfig(Section):
 
     @property
     def noise(self) -> "Noise | None":
-        """Parameters of the noise that is added to the threshold k; None if ``epsilon`` is not set."""
+        """Privacy parameters (epsilon, delta) of the noise that randomises the threshold k; None (an exact threshold)
+        if ``epsilon`` is not set."""
 
         if self.epsilon is None:
             return None

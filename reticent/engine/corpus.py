@@ -88,8 +88,8 @@ class Corpus:
     def batches(
         self, *, columns: Sequence[str] = REQUIRED, batch_rows: int = 1024, wanted: np.ndarray | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the documents as Arrow record batches, in corpus order, with these columns of the schema `DOCUMENTS`;
-        columns that the source does not have are skipped.
+        """Yield the documents (if ``wanted`` is given, those where it is True) as Arrow record batches, in corpus
+        order, with these columns of the schema `DOCUMENTS`; columns that the source does not have are skipped.
 
         ``wanted`` (bool, shape (num_documents,)): only these; row groups and files without one are not read.
 
@@ -155,8 +155,9 @@ class Corpus:
         frugal: bool = False,
         wanted: np.ndarray | None = None,
     ) -> None:
-        """Call ``work(first, batch)`` for every record batch, from several threads and in any order; ``first`` is the
-        row number of the batch's first document.
+        """Call ``work(first, batch)`` for every record batch, from ``num_threads`` threads and in any order; ``first``
+        is the row number of the batch's first document. ``wanted`` (bool by document) skips row groups without a wanted
+        one, ``frugal`` returns freed memory to the system at once.
 
         Threads read different ranges of rows (row groups of Parquet, else files); where there are fewer of
         them than threads, they take turns at one. Memory is bounded by a batch and a page of Parquet a thread; with
@@ -172,6 +173,7 @@ class Corpus:
         with reading_pool(frugal) as pool:
 
             def work_and_release(first: int, batch: pa.RecordBatch) -> None:
+                """Process a batch and, if ``frugal``, return its memory to the system."""
                 work(first, batch)
                 del batch
                 if frugal:
@@ -262,7 +264,7 @@ class Corpus:
 
     def check(self, *, num_threads: int = 1, frugal: bool = False) -> None:
         """Read and check every mapped column of every document, so that an invalid value raises `CorpusError` before
-        any result is made.
+        any result is made. ``frugal`` returns freed memory to the system at once.
 
         Raises the errors of :meth:`batches` and :meth:`scan`, for the first document that is bad. Cost: one pass over
         the text. ``num_threads`` and ``frugal`` are as in :meth:`for_each_batch`.
@@ -334,8 +336,8 @@ class Corpus:
         return self._describe_place(row, self._num_rows)
 
     def _describe_place(self, row: int, num_rows: Sequence[int]) -> str:
-        """Return file and row of a source row as text for an error message; ``num_rows`` is the number of rows of each
-        file."""
+        """Return, as text for an error message, the file and the row in it of row number ``row`` of the whole source;
+        ``num_rows`` is the number of rows of each file."""
         for fragment, length in zip(self.source.fragments, num_rows, strict=True):
             if row < length:
                 return f"{fragment.place} row {row + 1}"

@@ -151,8 +151,8 @@ def _household_codes(corpus: Corpus, owners: np.ndarray) -> np.ndarray:
 
 
 def _first_in_group(group_of_document: np.ndarray, owner_of_document: np.ndarray) -> np.ndarray:
-    """Return for each document the row number of the first document of the same owner and group, of which it is a copy,
-    uint32. That first document itself gets `NOT_A_COPY`."""
+    """Return for each document the row number, uint32, of the first document with the same owner and the same group
+    code; `NOT_A_COPY` for that first document itself."""
     _, first, inverse = np.unique(
         owner_of_document.astype(np.uint64) << np.uint64(32) | group_of_document, return_index=True, return_inverse=True
     )
@@ -215,8 +215,8 @@ def _count_passages(
 def _count_lifted_words(
     corpus: Corpus, cluster_of_document: np.ndarray, owners: np.ndarray, config: DedupConfig
 ) -> dict[str, Any]:
-    """Count the words that reach support k only through documents copied between individuals; return their number and
-    their share of all word occurrences."""
+    """Count the words that at least k individuals (or households) use, but fewer than k if documents copied between
+    individuals count for the first individual only. Return their number and their share of all word occurrences."""
 
     found = {"k": config.k, "lifted_words": 0, "lifted_share": 0.0}
     shared = _is_in_shared_cluster(cluster_of_document, owners)
@@ -228,8 +228,8 @@ def _count_lifted_words(
     builders = [_rust.IndexBuilder(surface=config.surface, num_threads=config.num_threads) for _ in range(2)]
 
     def add(first: int, batch: pa.RecordBatch) -> None:
-        """Add the texts of a record batch to both indexes: with their own individuals, and with those of the first
-        copies."""
+        """Add the texts of a record batch to both indexes: counted for their own individuals, and with all copies
+        counted for the first copy's individual."""
         for builder, numbers in zip(builders, (units, once), strict=True):
             builder.add(batch.column("text"), numbers[first : first + batch.num_rows])
 

@@ -26,8 +26,8 @@ def document_sums(values: np.ndarray, chosen: np.ndarray, offsets: np.ndarray) -
 
 @_jit
 def document_lowest(values: np.ndarray, offsets: np.ndarray, share: float) -> np.ndarray:
-    """Return for each document the mean (float64) of the lowest ``share`` of its values, at least one; NaN values are
-    ignored, and a document without others gets NaN."""
+    """Return for each document the mean (float64) of its lowest values: a ``share`` of them, but at least one value.
+    NaN values are ignored; a document without other values gets NaN."""
     means = np.full(len(offsets) - 1, np.nan, dtype=np.float64)
     for document in range(len(offsets) - 1):
         part = _without_nan(values[offsets[document] : offsets[document + 1]])

@@ -70,8 +70,9 @@ def vote_threshold(k: int, max_words: int, sigma: float, delta: float) -> float:
 
 
 def unprotected_shares_by_votes(k: int, max_words: int, epsilon: float, delta: float, largest: int) -> np.ndarray:
-    """Return the probability that a word is unprotected, given its number of voters from 0 to ``largest``: float64
-    (largest + 1,), 0 below k. Half of ``delta`` is spent on the noise, half on words with k voters.
+    """Return the probability that a word is unprotected, given the number of individuals that vote for it, from 0 to
+    ``largest``: float64 (largest + 1,), 0 below k. Half of ``delta`` is spent on the noise, half on words with k
+    voters.
 
     >>> unprotected_shares_by_votes(2, 100, 8.0, 1e-5, 60)[[1, 20, 35, 60]].round(3).tolist()
     [0.0, 0.008, 0.51, 1.0]
@@ -89,8 +90,9 @@ def unprotected_shares_by_votes(k: int, max_words: int, epsilon: float, delta: f
 def count_voters(
     occurrences: Iterable[tuple[np.ndarray, np.ndarray]], rank_of_word: np.ndarray, max_words: int
 ) -> np.ndarray:
-    """Return the number of individuals that vote for each word, int64 (num_words,). Each individual votes for the
-    ``max_words`` words that they use most.
+    """Return the number of individuals that vote for each word, int64 (num_words,): each votes for the ``max_words``
+    words that they use most, ties decided by ``rank_of_word``. ``occurrences`` yields pairs of arrays (individual,
+    word).
 
     Each individual votes for the words that occur most often in their own documents, at most ``max_words``. The choice
     depends on their own documents and on ``rank_of_word`` alone.
@@ -121,8 +123,8 @@ def count_voters(
 def iter_word_occurrences(
     words: NumberedWords, source_index: NgramIndex, index: NgramIndex, units: np.ndarray, is_counted: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield arrays (unit, word) with one entry per word occurrence, in parts that hold whole units, for `count_voters`.
-    Stored word numbers are rows of ``source_index``; those yielded are rows of ``index``.
+    """Yield pairs of arrays (unit, word), one entry per word occurrence, with all occurrences of a unit (household or
+    individual) in one pair. The words are rows of ``index``; those stored in ``words`` are rows of ``source_index``.
 
     Parameters
     ----------

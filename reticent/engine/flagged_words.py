@@ -82,8 +82,8 @@ class FlaggedWords:
 
     @property
     def num_blacklisted(self) -> int:
-        """Number of distinct word forms that are protected at all their occurrences in their scope, not only in
-        detected spans."""
+        """Number of distinct word forms that are protected outside detected spans too, because an identifier detected
+        elsewhere contains them."""
         return sum(blacklist.num_surfaces for blacklist in self._blacklists.values())
 
     def survey(self) -> Survey:
@@ -121,8 +121,8 @@ class FlaggedWords:
         return offsets, first, last, pa.concat_arrays(names).take(pa.array(order))
 
     def _blacklisted_words(self, part: Part, words: Words) -> list[tuple[str, np.ndarray]]:
-        """Return for each category a mask of the batch's words that are protected because they are part of an
-        identifier elsewhere. The result for the last batch is cached."""
+        """Return for each category of identifier its name and a mask of the batch's words that are protected because an
+        identifier of it, detected elsewhere, contains them. The result for the last batch is cached."""
         if self._last_spread is None or self._last_spread[0] is not part:
             found = [
                 (name, blacklist.match(part.texts, words, part.units, num_threads=self.num_threads))
@@ -189,8 +189,8 @@ class Part:
         self.last_document = first + batch.num_rows
 
     def spans(self, reader: SpanReader) -> tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array]:
-        """Return the detected spans of the batch's kept documents as arrays: offsets by document, starts, ends,
-        labels."""
+        """Return the detected spans of the batch's documents in the wanted splits as arrays: offsets by document,
+        starts, ends, labels."""
         offsets, starts, ends, labels = reader.slice(self.first, self.num_rows)
         if not self.keep.all():
             kept_spans = np.repeat(self.keep, np.diff(offsets))
@@ -231,8 +231,8 @@ def _collect_blacklists(
     by_category: bool,
     num_threads: int,
 ) -> dict[str, Blacklist]:
-    """Collect the word forms of detected identifiers that are protected beyond their own span. Return one blacklist per
-    category, or a single one under ""."""
+    """Collect the word forms in detected identifiers that are protected outside the detected span too. Return one set
+    of forms (blacklist) per category of identifier if ``by_category``, else a single one under ""."""
 
     blacklists: dict[str, Blacklist] = {} if by_category else {"": make_blacklist()}
     for part in selection.batches():

@@ -56,7 +56,8 @@ class WordIds:
         self._rows = _rust.IdRows(table.column("word"))
 
     def look_up(self, texts: pa.Array, words: Words) -> np.ndarray:
-        """Return the row in the n-gram index of each word of the texts, uint32 (W,).
+        """Return the row in the n-gram index of each word of the texts, uint32 (W,); `CorpusError` if the index does
+        not hold a word.
 
         Raises
         ------
@@ -76,7 +77,8 @@ class WordIds:
 
 
 def ngram_supports(stream: WordStream, index: NgramIndex, max_n: int) -> list[np.ndarray]:
-    """Return, for n = 1 to ``max_n``, the support of the n-gram that starts at each word: a list of uint32 arrays (W,).
+    """Return, for n = 1 to ``max_n``, the support (number of individuals or households using it) of the n-gram that
+    starts at each word: a list of uint32 arrays (W,).
 
     0 where the document ends before the n-gram does. An n-gram that the index has not kept has one individual.
 
@@ -137,8 +139,8 @@ def _extend_ngrams(
     compact: np.ndarray,
     out_support: np.ndarray,
 ) -> None:
-    """Extend the (n-1)-gram that starts at each word to an n-gram. Overwrite ``ids`` with its id in the index + 1 (0 if
-    it is not there), and write its support to ``out_support``."""
+    """Extend the (n-1)-gram that starts at each word to an n-gram. Write the n-gram's support to ``out_support`` and
+    overwrite ``ids`` with its id in the index + 1 (0 if the index holds no longer n-grams made from it)."""
     mask = np.uint64(len(table) - 1)
     for document in range(len(offsets) - 1):
         end = offsets[document + 1]
@@ -165,8 +167,8 @@ def _extend_ngrams(
 
 
 def count_distinct(stream: WordStream, groups: np.ndarray, num_groups: int, marks: np.ndarray) -> np.ndarray:
-    """Return the number of distinct n-grams that carry each of 8 mark bits, for every n and group of documents: int64,
-    shape (N, num_groups, 8).
+    """Return, for each n, group of documents and bit of ``marks``, the number of distinct n-grams with that bit set at
+    any of their occurrences in the group: int64 (N, num_groups, 8).
 
     A distinct n-gram carries a mark in a group when one of its occurrences there does.
 
@@ -192,7 +194,8 @@ def _count_distinct(
     marks: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """Compute the result of `count_distinct` into the array ``counts``."""
+    """Write the result of `count_distinct` to ``counts``; ``documents_by_group`` has the document numbers, ordered by
+    group."""
     at = 0
     slots = np.empty(0, dtype=np.int64)  # place of a key among the keys of this group and length
     stamps = np.empty(0, dtype=np.int64)  # which group and length a slot belongs to
@@ -254,8 +257,8 @@ def _count_distinct(
 
 
 def unicity(stream: WordStream, is_shared: np.ndarray, *, max_m: int, num_samples: int, seed: int) -> np.ndarray:
-    """Return whether random sets of 1 to ``max_m`` words of an individual are used by no other individual: int8
-    (num_samples, max_m), 1 if unique, 0 if not, -1 with too few words.
+    """Return whether random sets of 1 to ``max_m`` words (of those in ``is_shared``) that an individual or household
+    uses are used by no other one: int8 (num_samples, max_m), 1 if unique, 0 if not, -1 with too few words.
 
     ``num_samples`` units are drawn without replacement (all, where there are no more). From the distinct shared words
     of each, ``max_m`` are drawn one after the other without replacement; entry m - 1 of its row is 1 when no other unit
@@ -284,8 +287,8 @@ def unicity(stream: WordStream, is_shared: np.ndarray, *, max_m: int, num_sample
 def _invert_words(
     words: np.ndarray, offsets: np.ndarray, order: np.ndarray, units: np.ndarray, shared: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the units (individuals or households) that use each shared word, in CSR form: offsets by word, and units.
-    ``order`` sorts the documents by unit."""
+    """Return the units (individuals or households) that use each word marked in ``shared``, in CSR form: offsets by
+    word, and units. ``order`` sorts the documents by unit."""
     word_offsets = np.zeros(len(shared) + 1, dtype=np.int64)
     last = np.full(len(shared), -1, dtype=np.int64)
     for document in order:
@@ -310,7 +313,8 @@ def _invert_words(
 
 @_jit
 def _transpose_csr(offsets: np.ndarray, values: np.ndarray, num_values: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the transpose of a CSR matrix without entries' weights: offsets by value, and row numbers, ascending."""
+    """Return the transpose of a binary matrix in CSR form (``values`` are its column numbers): offsets by column, and
+    row numbers, ascending."""
     out_offsets = np.zeros(num_values + 1, dtype=np.int64)
     for value in values:
         out_offsets[value + 1] += 1

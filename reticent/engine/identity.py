@@ -67,7 +67,7 @@ class Spellings:
 
     @property
     def num_joined(self) -> int:
-        """Number of spellings that are merged into another one of their group."""
+        """Number of spellings that are merged into another spelling of the same id."""
         return len(self.rows) - len(self)
 
     def describe_kinds(self) -> str:
@@ -78,8 +78,8 @@ class Spellings:
         return ", ".join(f"{name} ({count:,})" for name, count in named if count)
 
     def describe_places(self, describe_rows: Callable[[np.ndarray], str], groups: np.ndarray | None = None) -> str:
-        """Return text for a message that says where ids of the first groups occur. ``describe_rows`` turns row numbers
-        into text; ``groups`` limits the groups."""
+        """Return text for an error message that says where the first few groups of differently spelt ids occur, of all
+        or of ``groups``. ``describe_rows`` turns row numbers into text."""
         groups = np.arange(len(self)) if groups is None else groups
         firsts = (self.rows[self.bounds[group] : self.bounds[group + 1]][:2] for group in groups[:_SHOWN])
         names = (_name_differences(int(bits)) for bits in self.differences[groups[:_SHOWN]])
@@ -211,8 +211,9 @@ def _refusal_message(column: str, spellings: Spellings, describe_row: Callable[[
 def normalise_listed_ids(
     ids: pa.Array, known: pa.Array, choice: Ids, where: str, describe_row: Callable[[int], str]
 ) -> pa.Array:
-    """Normalise the ids of a separate list as the ids of the documents (``known``) were when they were read, and return
-    them. ``where`` and ``describe_row`` locate an id in error messages.
+    """Return the ids of a separate list, normalised as those of the documents (``known``) were; `CorpusError` if
+    ``choice`` is "stop" and an id is spelt differently there. ``where`` and ``describe_row`` locate an id in the
+    message.
 
     Parameters
     ----------

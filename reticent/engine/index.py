@@ -73,8 +73,8 @@ def build_nested_indexes(
     config: IndexConfig | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[NgramIndex, NgramIndex]:
-    """Return two n-gram indexes, counted in one pass over the text: one of the splits ``within``, one of all
-    ``splits``.
+    """Return two n-gram indexes, counted in one pass over the text: the first of the documents in the splits
+    ``within``, which are among ``splits``, the second of those in all ``splits``.
 
     They are those that :func:`build_index` makes of each, to the last byte; same errors. Cost: one pass over
     the text for both, little more than for the larger one.
@@ -132,8 +132,8 @@ def _count_ngrams(
     progress: Callable[[int], None] | None,
     subset: np.ndarray | None = None,
 ) -> IndexBuilder:
-    """Count the n-grams of all documents where ``keep`` is True; return the Rust index builder that holds the
-    counts."""
+    """Count the n-grams of all documents where ``keep`` is True, and separately those of the households or individuals
+    in the mask ``subset``; return the Rust index builder that holds the counts."""
 
     units = np.where(keep, units, _rust.LEFT_OUT).astype(np.uint32)
     num_threads = _rust.resolve_threads(config.num_threads)
@@ -220,8 +220,8 @@ Rows: TypeAlias = tuple[int, Callable[[int, int], Any]]
 def write_tables(
     folder: Path, metadata_values: dict[str, Any], words: Rows, levels: Sequence[Rows], *, in_parallel: bool = True
 ) -> None:
-    """Write the word table and the n-gram tables of an index as Parquet. ``metadata_values`` are stored in the files,
-    for `open_index`; ``in_parallel`` writes all tables at once."""
+    """Write the word table and the n-gram tables (``levels``, of n = 2, 3 …) of an index as Parquet; each is given as
+    its length and a function that returns rows. ``metadata_values`` are stored in the files, for `open_index`."""
     metadata = {f"reticent.{key}": str(value) for key, value in metadata_values.items()}
     schema = with_version(pa.record_batch(words[1](0, 0)).schema, "index-words")
     schema = schema.with_metadata({**(schema.metadata or {}), **metadata})

@@ -97,8 +97,9 @@ def draw_words(
     epoch: int,
     out: np.ndarray,
 ) -> int:
-    """Select random whole words to mask in each row of a batch, and mark their tokens in ``out`` (bool, (B, T)); return
-    the number of tokens that could be selected.
+    """Select a random ``share`` of the unprotected words in each row of a batch, to be masked, and mark their tokens in
+    ``out`` (bool, (B, T)); return the number of tokens of all unprotected words. ``windows`` numbers the rows, for the
+    draw.
 
     A word is eligible when none of its tokens in the row is protected. Of E eligible words round(share * E) are drawn,
     at least one if there is any: those with the smallest hash of (seed, epoch, window, word).
@@ -162,8 +163,8 @@ def replace_words(
     epoch: int,
     out: np.ndarray,
 ) -> None:
-    """Copy ``input_ids`` to ``out`` (B, T), with each word marked in ``drawn`` replaced by mask tokens, by random
-    tokens, or left unchanged, as masked language modelling does.
+    """Copy ``input_ids`` to ``out`` (B, T), with each word marked in ``drawn`` replaced by mask tokens (probability
+    ``masked_share``), by random tokens (``random_share``), or left unchanged, as masked language modelling does.
 
     The fate of a word is one draw of (seed, epoch, window, word), so all its tokens share it; each random token is
     a draw of its own, uniform over ``random_ids``. Where no share is random, that array may be empty.
@@ -206,7 +207,7 @@ def goldfish_drops(input_ids: np.ndarray, doc_offsets: np.ndarray, k: int, h: in
 @_jit
 def hash_ids(ids: np.ndarray, windows: np.ndarray, seed: int, epoch: int) -> np.uint64:
     """Return a checksum (sum modulo 2^64) of the token ids of a batch, such as its prediction targets, each hashed with
-    seed, epoch, window and column; negative numbers are no ids.
+    seed, epoch, window number and column; negative entries are skipped.
 
     A sum, so that it is the same however the windows are batched, and adds up over processes. Where a target stands is
     in it: a token that is protected in one document cannot pass for its equal in another.

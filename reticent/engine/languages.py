@@ -120,8 +120,8 @@ class OtherLanguages:
             self.documents[name] += int(np.count_nonzero(found == place))
 
     def in_language(self, code: str) -> int:
-        """Return the number of documents in the language with this code. For a code that is not counted separately, it
-        is the number in all languages without rules."""
+        """Return the number of documents in the language with this code; for a code that is not counted separately, the
+        number in all languages that the detection rules do not support."""
         code = {"nb": "no", "nn": "no"}.get(code, code)
         return self.documents.get(code, sum(self.unknown.values()))
 

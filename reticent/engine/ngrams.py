@@ -90,7 +90,8 @@ class NgramIndex:
         return surfaces
 
     def _look_up_support(self, words: list[str]) -> int:
-        """Return the support of an n-gram, given its words; 0 if it does not occur."""
+        """Return how many units (individuals or households) use an n-gram, given its words; 0 if it does not occur, an
+        upper bound if the index does not keep it because a part is too rare."""
         ids: list[int] = []
         supports: list[int] = []
         for word in words:
@@ -114,16 +115,17 @@ class NgramIndex:
         return supports[0]
 
     def _halves_of(self, n: int, row: int) -> tuple[int, int]:
-        """Return the two (n-1)-grams, as row numbers, of the n-gram in this row."""
+        """Return the numbers of the two (n-1)-grams (all words but the last, all but the first) of the n-gram in this
+        row: rows of the word table for n = 2, else numbers of extended n-grams."""
         ngram = self.level(n, row, 1)
         return ngram["left"][0].as_py(), ngram["right"][0].as_py()
 
     def _num_extended_before(self, n: int, row: int) -> int:
-        """Return the number of extended n-grams (those with support of ``min_support`` or more) in the rows before this
-        one. The tables of longer n-grams refer to a row by this number."""
+        """Return how many n-grams of n words before this row are extended to longer ones (support of ``min_support`` or
+        more). The tables of longer n-grams refer to a row by this number."""
 
         def num_extended(start: int, length: int) -> int:
-            """Return the number of extended n-grams in ``length`` rows from ``start``."""
+            """Return the number of extended n-grams among the ``length`` rows from row ``start``."""
             return int(np.count_nonzero(self.level(n, start, length)["support"].to_numpy() >= self.min_support))
 
         if n not in self._extended:
@@ -167,7 +169,8 @@ class NgramIndex:
 
     @property
     def min_support(self) -> int:
-        """Minimum support of n-grams that are extended to longer ones; rarer n-grams are stored but not extended."""
+        """Minimum support (number of individuals or households using it) from which an n-gram is extended to longer
+        ones; rarer n-grams are stored but not extended."""
         return self._core.min_support
 
     @property
@@ -181,8 +184,8 @@ class NgramIndex:
         return self._core.surface
 
     def words(self, start: int = 0, length: int | None = None) -> pa.RecordBatch:
-        """Return the distinct words and their counts, as columns word, support (uint32), occurrences (uint64), in byte
-        order of the word: all, or ``length`` rows from ``start``."""
+        """Return the distinct words, in byte order, as columns word, support (number of individuals or households using
+        it, uint32), occurrences (uint64): all, or ``length`` rows from ``start``."""
         return pa.record_batch(self._core.words(start, length))
 
     def num_ngrams(self, n: int) -> int:
@@ -190,9 +193,9 @@ class NgramIndex:
         return self._core.num_ngrams(n)
 
     def level(self, n: int, start: int = 0, length: int | None = None) -> pa.RecordBatch:
-        """Return the distinct n-grams of n >= 2 words as columns left, right (their two (n-1)-grams), support (uint32),
-        sorted: all, or ``length`` rows from ``start``. For n = 2, left and right are rows of `words`; beyond, they
-        number the extended n-grams of the level before."""
+        """Return the distinct n-grams of ``n`` >= 2 words, sorted, as columns left, right (numbers of the n-gram
+        without its last and its first word) and support (uint32): all, or ``length`` rows from ``start``. The numbers
+        are rows of `words` for n = 2, else they count the n-grams with support of ``min_support`` or more."""
         return pa.record_batch(self._core.level(n, start, length))
 
     def table_bytes(self, *, k: int, n: int) -> int:
@@ -204,8 +207,8 @@ class NgramIndex:
         self._core.forget_tables()
 
     def with_supports(self, supports: np.ndarray) -> NgramIndex:
-        """Return an index with the same words, these supports, integers (num_words,), and no n-grams beyond single
-        words."""
+        """Return an index with the same words, these supports (number of individuals or households using each word),
+        integers (num_words,), and no n-grams beyond single words."""
         words = self.words()
         columns = [words.column("word"), pa.array(supports.astype(np.uint32)), words.column("occurrences")]
         return NgramIndex.from_tables(
@@ -215,8 +218,8 @@ class NgramIndex:
 
     @classmethod
     def from_tables(cls, words: pa.RecordBatch, levels: Sequence[pa.RecordBatch | Path], **about: Any) -> NgramIndex:
-        """Return an index made from its tables, as `words` and `level` return them; `ArtifactError` if they do not fit
-        together.
+        """Return an index made from its tables, as `words` and `level` return them (or Parquet files of the latter),
+        and its properties ``about`` (max_n, num_units …); `ArtifactError` if they do not fit together.
 
         A level that is a path stays in its Parquet file: it is read once here, a row group at a time, and again where
         it is asked for. ``about``: max_n, num_units, num_documents, min_support, surface.
@@ -272,7 +275,7 @@ class NgramIndex:
 
     def blacklist(self) -> _rust.Blacklist:
         """Return a new, empty set of word forms to protect at every occurrence. Forms that are common in this index
-        will be protected only in the documents of the unit they were added for."""
+        will be protected only in the documents of the individual or household they were added for."""
         return _rust.Blacklist(surface=self.surface, index=self._core)
 
     def numbering(
@@ -285,8 +288,8 @@ class NgramIndex:
         max_document_frequency: float | None = None,
         num_threads: int = 0,
     ) -> _rust.Numbering:
-        """Return a Rust object that finds the protected words of documents. Documents are given as rows of this index;
-        supports are looked up in ``support_index``."""
+        """Return a Rust object that finds the protected words of documents given as word numbers (rows of this index),
+        by the supports that ``support_index`` has for their n-grams."""
 
         limit = max_document_frequency
         return _rust.Numbering(

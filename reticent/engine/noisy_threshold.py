@@ -49,8 +49,8 @@ class Noise:
 
 
 def unprotected_shares(k: int, epsilon: float, delta: float, largest: int) -> np.ndarray:
-    """Return the probability that a word is unprotected, for each number of users from 0 to ``largest``: float64
-    (largest + 1,).
+    """Return the probability that a word is unprotected, for each number of individuals that use it from 0 to
+    ``largest``: float64 (largest + 1,).
 
     It is 0 below k, rises, and becomes 1 (`PolicyError` where epsilon is not over 0, or delta not in (0, 1)).
 
@@ -66,7 +66,9 @@ def unprotected_shares(k: int, epsilon: float, delta: float, largest: int) -> np
 
 
 def noisy_index(index: NgramIndex, k: int, noise: Noise, key: bytes, *, voters: np.ndarray | None = None) -> NgramIndex:
-    """Return a copy of an n-gram index in which the words that the noisy threshold protects have a support below k.
+    """Return a copy of an n-gram index, reduced to single words, in which the words that the noisy threshold protects
+    have a support below k. ``voters`` (one count per word), if given, is compared with the threshold in place of
+    supports.
 
     It serves for protection by single words alone (n = 1). The draw of a word depends on key and word alone, so a word
     that is protected is so in any part of the corpus.

@@ -136,8 +136,8 @@ class PackedTokens:
         pad: int,
         out: tuple[np.ndarray, np.ndarray, np.ndarray],
     ) -> None:
-        """Write windows of tokens to ``out`` as token ids, word numbers and protection flags, each (B, T); see
-        `gather_packed`."""
+        """Write each window (``lengths`` tokens from ``starts``, in ``documents``) to its row of ``out`` from column
+        ``offset``: token ids, word numbers and protection flags, each (B, T). Other cells get ``pad``, -1 and 0."""
         from reticent.engine.packed_kernels import gather_packed
 
         stored, firsts = self.stored, self.firsts[documents]
@@ -316,7 +316,7 @@ class _Table:
             raise ArtifactError(f"{self.path}: not a table of protected tokens of this version; run protect again")
 
     def _unreadable_error(self, error: Exception) -> ArtifactError:
-        """Return the error that the table's file cannot be read."""
+        """Return the error which says that the table's file cannot be read."""
         return ArtifactError(f"{self.path}: not a readable table of protected tokens ({type(error).__name__})")
 
     def read(self, groups: list[int] | None = None) -> pa.Table:
@@ -374,15 +374,15 @@ class NgramStarts:
 
 
 def _must_ascend(group_bounds: np.ndarray) -> np.ndarray:
-    """Return for each row group whether its minimum and its maximum must be greater than the value before, bool (2G,).
-    Only the maximum of a group whose values are all equal need not be."""
+    """Return for the minimum and the maximum of each row group, in turn, whether it must be greater than the value
+    before it, bool (2G,): all but the maximum of a group whose values are all equal."""
     return np.stack([np.ones(len(group_bounds), dtype=bool), group_bounds[:, 1] != group_bounds[:, 0]], axis=1).reshape(
         -1
     )
 
 
 def _damaged_error(folder: Path) -> ArtifactError:
-    """Return the error that a table of the folder names tokens that do not exist."""
+    """Return the error for a table of this folder that refers to tokens which do not exist."""
     return ArtifactError(f"{folder}: a table names tokens that are not there; damaged, run protect again")
 
 

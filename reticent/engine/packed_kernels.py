@@ -82,8 +82,8 @@ def gather_packed(
     out_words: np.ndarray,
     out_flags: np.ndarray,
 ) -> None:
-    """Unpack each token window to its row of the output arrays (B, T), from column ``offset``; other cells get ``pad``,
-    -1 and 0.
+    """Unpack each token window to its row of the output arrays (B, T), from column ``offset``: token ids, word numbers
+    and protection flags. Other cells get ``pad``, -1 and 0.
 
     ``firsts`` and ``starts`` are the first tokens of each window's document and of the window, by number of the ids;
     ``places`` is the window's first token by number of the planes ``direct`` and ``indirect``.

@@ -64,7 +64,8 @@ class PromptNormaliser:
             raise PolicyError(f"prompts: no word of {pool.source} can stand in a prompt; choose another pool")
 
     def apply(self, texts: Sequence[str]) -> list[NormalisedPrompt]:
-        """Return each text with every identifying word replaced by a public one; all else is unchanged.
+        """Return each text with every identifying word replaced by a public one, with the number of words replaced; all
+        else is unchanged.
 
         A word of a form that the pool does not have (letters in lower case, a capital first, capitals, with digits)
         is replaced by one of another form. Cost: microseconds a word.

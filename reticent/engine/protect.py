@@ -67,8 +67,8 @@ class Policy(Section):
     words: Annotated[Words, of_job(None)] = "counted"
 
     def cache_key(self) -> dict[str, Any]:
-        """Return the settings that protection flags depend on, except the public words, which callers identify by
-        content."""
+        """Return the settings that protection flags depend on, as part of a cache key; without ``public_words``, whose
+        content callers add themselves."""
         return self.model_dump(exclude={"public_words"})
 
     def scope_of(self, label: str) -> Scope:

@@ -96,7 +96,8 @@ class OffsetMap:
         return self._map_spans(document, start, end, self.old_start, self.old_end, self.new_start, self.new_end)
 
     def to_old(self, document: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the start and end, in the original texts, of spans of the rewritten texts; see `to_new`."""
+        """Return the start and end, in the original texts, of spans of the rewritten texts; ``document`` has the spans'
+        row numbers."""
         return self._map_spans(document, start, end, self.new_start, self.new_end, self.old_start, self.old_end)
 
     def _map_spans(
@@ -109,8 +110,8 @@ class OffsetMap:
         to_start: np.ndarray,
         to_end: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return start and end of each span in the target texts, given the edits' bounds in the source and target
-        texts."""
+        """Return start and end of each span in the target texts, given the edits' bounds in the source texts
+        (``from_start``, ``from_end``) and in the target texts (``to_start``, ``to_end``)."""
         document = np.asarray(document, dtype=np.int64)
         rows = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
         keys = (rows << 32) | from_start

@@ -239,7 +239,8 @@ class ContextWords:
         seed: int,
         epoch: int,
     ) -> Replaced:
-        """Return a batch with a public word in place of each word marked in ``replaced`` (bool, (B, T))."""
+        """Return a batch's token ids with a random public word in place of each word marked in ``replaced`` (bool, (B,
+        T)), and counts of the replacements. ``windows`` numbers the rows, for the draw."""
         from reticent.engine.context_kernels import draw_surrogates
 
         out = np.empty_like(input_ids)
@@ -269,7 +270,8 @@ def context_words(
     num_threads: int = 0,
 ) -> ContextWords:
     """Return an object that replaces identifying words in batches of token ids by public words of ``pool``. A word is
-    identifying if fewer than ``k`` units of ``index`` use it.
+    identifying if fewer than ``k`` units (individuals or households) of ``index`` use it and it is not in
+    ``also_shared``.
 
     Without an index no input can be held to it.
 
@@ -313,7 +315,8 @@ def context_words(
 def _encode_pool(
     tokenizer_json: str, pool: PublicWords, unknown: int | None, num_threads: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the distinct token sequences of the public words, after a space or newline, in several letter cases.
+    """Return the distinct token sequences of the public words, after a space or newline, in several letter cases, as
+    three arrays: all token ids, and each sequence's first position and number of tokens.
 
     Returns ids, and first token and number of tokens of each run; runs follow each other.
     """
@@ -337,8 +340,8 @@ def _encode_pool(
 
 
 def _group_by_kind(kinds: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sort words by kind and number of tokens. Return the start and size of each group, int64 (kinds, lengths), and the
-    word numbers that groups are ranges of."""
+    """Group words by kind and number of tokens. Return start and size of each group, int64 (kinds, lengths), in the
+    third array returned, which lists word numbers; small groups borrow words of other kinds."""
     from reticent.engine.context_kernels import NUM_KINDS
 
     first, count = (np.zeros((NUM_KINDS, MAX_TOKENS + 1), dtype=np.int64) for _ in range(2))

@@ -6,8 +6,8 @@ import numpy as np
 
 
 def generator(seed: int, stream: int) -> np.random.Generator:
-    """Return a random generator for a seed (any integer, taken modulo 2^64) and a stream, a number that each use has
-    for itself.
+    """Return a random generator for a seed (any integer, taken modulo 2^64) and a stream, a number that is different
+    for each purpose.
 
     The draws of one stage never depend on those of another.
     """

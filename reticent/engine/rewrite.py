@@ -46,9 +46,9 @@ class Rewritten:
 def word_protection_of_view(
     view: PackedTokens, first: int, end: int, word_offsets: np.ndarray, first_word: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the protection of each word in documents ``first`` to ``end`` of stored tokens, as two uint8 arrays:
-    whether it is an indirect identifier (`INDIRECT` or 0), and the lengths of the minimal identifying n-grams that
-    start there, as bits.
+    """Return the protection of each word in documents ``first`` to ``end`` of stored tokens as two uint8 arrays:
+    `INDIRECT` or 0, and as bits the lengths of the minimal identifying n-grams that start there. ``first_word`` words
+    precede these documents, ``word_offsets`` bounds them.
 
     A word is indirect where all tokens that meet it are, but for those that the view lists (`PackedTokens.untold`).
 
@@ -109,8 +109,8 @@ def replace_words_by_x(
     *,
     num_threads: int = 0,
 ) -> Rewritten:
-    """Return the texts with each direct-identifier word, and each symbol in ``gaps``, replaced by X, and the protection
-    flags of their words.
+    """Return the texts with each direct-identifier word, and each part of an identifier between words (``gaps``),
+    replaced by X, together with the new texts' words and their protection flags.
 
     X is no individual's word: 0. So is the punctuation of an identifier, which stays.
     """
@@ -151,8 +151,8 @@ def replace_spans(
     key: bytes,
     **options: Any,
 ) -> Rewritten:
-    """Return the texts with each identifier span replaced by a tag or a surrogate, and the protection flags of their
-    words.
+    """Return the texts with each identifier span replaced by a tag or a surrogate, together with the new texts' words
+    and their protection flags. ``options`` are passed to `pseudonymise_batch`.
 
     Parameters
     ----------
@@ -220,8 +220,8 @@ def _occurs_in_replaced(
     originals: tuple[pa.Array, Words, np.ndarray, np.ndarray],
     rewritten: tuple[pa.Array, Words, np.ndarray, np.ndarray],
 ) -> np.ndarray:
-    """Return for each of some words of rewritten texts whether it also occurs in the text that its edit replaced, as
-    "Dr" often does; bool.
+    """Return for each given word of rewritten texts whether it also occurs in the original passage that was replaced
+    there, as "Dr" often does; bool.
 
     ``originals``: texts, their words, and the first and last (exclusive) that each edit replaced. ``rewritten``:
     texts, their words, the numbers of those that are asked for, and of the edit of each.
@@ -251,8 +251,8 @@ class _Bounds:
         return cls(_document_of_each(words.doc_offsets), starts.astype(np.int64), ends.astype(np.int64))
 
     def sort_keys(self, positions: np.ndarray) -> np.ndarray:
-        """Return for each span one int64 key, made of its document number and this position of it, by which spans can
-        be sorted."""
+        """Return an int64 sort key for each span: its document number in the high 32 bits, its entry of ``positions``
+        in the low ones."""
         return (self.rows << 32) | positions
 
     def overlapping_ranges(self, others: _Bounds) -> tuple[np.ndarray, np.ndarray]:

@@ -200,12 +200,13 @@ class _Files:
         self._writers.append(write)
 
     def _add_spans(self, folder: Path, stack: ExitStack) -> None:
-        """Open the file of identifier words in ``folder``, and register a writer that appends each batch's."""
+        """Open the files of the words that identifier spans cover, in ``folder``, and register a writer that appends
+        each batch's."""
         writer, counts = SpanWriter(folder), self.counts[folder]
         stack.callback(writer.close)
 
         def write(_: pa.Array, made: _Made) -> None:
-            """Append the identifier words of a batch."""
+            """Append the words that a batch's identifier spans cover."""
             assert made.spans is not None
             writer.write(*made.spans)
             counts["spans"] += len(made.spans[1])
@@ -225,13 +226,13 @@ class _Files:
         self._writers.append(write)
 
     def _add_gaps(self, folder: Path, tokenizer_index: int, stack: ExitStack) -> None:
-        """Open the bit file that marks tokens outside words which a detected span covers, and register a writer that
-        appends each batch's bits for this tokenizer."""
+        """Open the bit file that marks tokens outside words which a detected span covers, in ``folder``, and register a
+        writer that appends each batch's bits for this tokenizer."""
         writer, counts = BitFile(folder / GAPS), self.counts[folder]
         stack.callback(writer.close)
 
         def write(_: pa.Array, made: _Made) -> None:
-            """Append the bits of a batch."""
+            """Append a batch's bits, one per token."""
             num_tokens = int(made.tokens[tokenizer_index].doc_offsets[-1])
             writer.write(made.tokens[tokenizer_index].direct, num_tokens)
             counts["tokens"] += num_tokens

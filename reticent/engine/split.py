@@ -72,7 +72,8 @@ class Individuals:
 
 
 def households_of(units: np.ndarray | None) -> np.ndarray | None:
-    """Return ``units`` if some unit holds several individuals (a household), otherwise None."""
+    """Return ``units`` (unit code of each individual) if a unit is a household of several individuals, otherwise
+    None."""
     return None if units is None or len(np.unique(units)) == len(units) else np.asarray(units)
 
 
@@ -124,7 +125,8 @@ def given_sides(
     corpus: Corpus, is_member: np.ndarray, split_by: Literal["auto", "individual", "household"]
 ) -> Individuals:
     """Return a split in which the individuals of the documents marked in ``is_member`` are members, and all others are
-    held out. ``split_by`` says whether whole households must be on one side.
+    held out; `CorpusError` if a side is empty or somebody is on both. ``split_by`` says whether whole households must
+    be on one side.
 
     Parameters
     ----------
@@ -257,7 +259,8 @@ _STREAM_REPEATED = (1 << 32) + 3
 
 def draw_repeated(individuals: Individuals, num: int, *, seed: int) -> np.ndarray:
     """Return a random mask of the individuals whose documents are repeated as a positive control, bool
-    (num_individuals,). It has ``num`` units of the members, and about as large a share of the held-out units."""
+    (num_individuals,): ``num`` units (households or individuals) of the members, and about as large a share of the
+    held-out units."""
     keys = generator(seed, _STREAM_REPEATED).random(individuals.num_units)
     of_members = np.sort(keys[np.unique(individuals.units[individuals.mask(MEMBERS)])])
     highest = of_members[: max(num, 1)].max(initial=0.0)

@@ -156,8 +156,8 @@ def _read_words(
     num_threads: int,
     progress: Callable[[int], None] | None,
 ) -> tuple[WordStream, np.ndarray]:
-    """Return the words of the documents as rows of the n-gram index, with document offsets and units, and each word's
-    protection flags, uint8."""
+    """Return the words of the documents in these splits as rows of the n-gram index, with document offsets, individuals
+    and units (households), and each word's protection flags, uint8."""
     ids = WordIds(index)
     words_of, flags_of, lengths, individual, unit = [], [], [], [], []
     flagged = FlaggedWords(
@@ -189,8 +189,9 @@ def _check_words(num_words: int, index: NgramIndex) -> None:
 
 
 def _mark_bits(supports: list[np.ndarray], flags: np.ndarray, k: int) -> np.ndarray:
-    """Return the properties of the n-gram that starts at each word as bits, uint8 (N, W): identifying, minimal, used by
-    one individual. For n = 1 there are also bits for directly and indirectly protected words."""
+    """Return the properties of the n-gram that starts at each word as bits, uint8 (N, W): identifying (used by fewer
+    than k), minimal, used by one individual (or household) only. For n = 1 there are also bits for directly and
+    indirectly protected words."""
     marks = np.zeros((len(supports), len(flags)), dtype=np.uint8)
     for n, support in enumerate(supports, start=1):
         identifying = (support > 0) & (support < k)
@@ -216,8 +217,8 @@ def _row_of_n(
     flags: np.ndarray,
     k: int,
 ) -> dict[str, Any]:
-    """Return one row of the report's table ``identifiers_by_n``: the counts of identifying, minimal and retained
-    n-grams of n words."""
+    """Return one row of the report's table ``identifiers_by_n``: counts of the n-grams of n words that are identifying
+    (used by fewer than k), minimal, or kept (used by k or more)."""
     distinct = _distinct_by_support(index, n, num_of_one_individual)
     holds_direct = (flags & DIRECT) > 0
     for offset in range(1, n):
@@ -236,8 +237,8 @@ def _row_of_n(
 
 
 def _distinct_by_support(index: NgramIndex, n: int, num_of_one_individual: int) -> np.ndarray:
-    """Return the number of distinct n-grams with each support, int64 (MAX_K + 1,); the last entry counts all supports
-    from MAX_K on. ``num_of_one_individual`` is the entry for support 1.
+    """Return the number of distinct n-grams used by each number of units (individuals or households), int64 (MAX_K +
+    1,); the last entry counts all from MAX_K on. The entry for one unit is given: ``num_of_one_individual``.
 
     Those of one individual are counted in the documents: of the longer ones the index keeps only some. Every n-gram of
     two is in it, since its parts have two as well.
@@ -250,8 +251,9 @@ def _distinct_by_support(index: NgramIndex, n: int, num_of_one_individual: int) 
 
 
 def _num_minimal(index: NgramIndex, n: int, k: int, distinct: np.ndarray) -> int:
-    """Return the number of minimal identifying n-grams: distinct n-grams with support below k whose two (n-1)-grams
-    have k or more."""
+    """Return the number of minimal identifying n-grams: distinct n-grams used by fewer than k individuals (or
+    households), whose two (n-1)-grams are used by k or more. For n = 1 it is read from ``distinct``, the counts by
+    support."""
     if n == 1:
         return int(distinct[:k].sum())
     table, parts = pa.record_batch(index.level(n)), pa.record_batch(index.words() if n == 2 else index.level(n - 1))
@@ -264,8 +266,8 @@ def _num_minimal(index: NgramIndex, n: int, k: int, distinct: np.ndarray) -> int
 
 
 def _margin_rows(n: int, distinct: np.ndarray, support: np.ndarray, k: int) -> list[dict[str, Any]]:
-    """Return rows of the report's table ``margin``: the number of n-grams of n words for each support just below and
-    just above k."""
+    """Return rows of the report's table ``margin``: for each support (number of units) around k, how many distinct
+    n-grams of n words have it (from ``distinct``), and how many occurrences (from ``support``, one entry per word)."""
     return [
         {"n": n, "support": s, "distinct": int(distinct[s]), "occurrences": int(np.count_nonzero(support == s))}
         for s in range(max(1, k - BELOW), min(k + ABOVE, MAX_K))
@@ -288,7 +290,7 @@ def _identifying_words(
 
 def _retention(marks: np.ndarray, offsets: np.ndarray, k: int) -> list[dict[str, Any]]:
     """Return rows of the report's table ``retention_by_policy``: the share of words that remain prediction targets, by
-    policy and n."""
+    policy and n, computed from the bits of `_mark_bits`."""
     starts = np.zeros(marks.shape[1], dtype=np.uint8)
     for n, row in enumerate(marks):
         starts |= (row >> np.uint8(MINIMAL) & np.uint8(1)) << np.uint8(n)
@@ -300,8 +302,8 @@ def _retention(marks: np.ndarray, offsets: np.ndarray, k: int) -> list[dict[str,
 
 
 def _unicity_rows(stream: WordStream, is_shared: np.ndarray, seed: int) -> list[dict[str, int]]:
-    """Return a table row for each m from 1 to `MAX_M`: of the sampled units (individuals or households), how many use m
-    shared words, and how many of them are the only unit that uses all m."""
+    """Return a table row for each m from 1 to `MAX_M`: how many sampled units (individuals or households) use m words
+    of those in ``is_shared``, and how many of them are the only unit that uses all m."""
     singled = unicity(stream, is_shared, max_m=MAX_M, num_samples=NUM_SAMPLES, seed=seed)
     return [
         {"m": m + 1, "num_units": int((singled[:, m] >= 0).sum()), "num_singled_out": int((singled[:, m] == 1).sum())}

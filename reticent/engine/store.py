@@ -183,8 +183,9 @@ class TokenStore:
         pad: int,
         out: tuple[np.ndarray, np.ndarray, np.ndarray],
     ) -> None:
-        """Write token windows to ``out``: token ids (int64), word numbers (int32) and flags (uint8), each (B, T), from
-        column ``offset``; cells outside a window get ``pad``, -1 and 0."""
+        """Write each window (``lengths`` tokens from ``starts``, in ``documents``) to its row of ``out`` from column
+        ``offset``: token ids (int64), word numbers (int32) and flags (uint8), each (B, T). Other cells get ``pad``, -1
+        and 0."""
         if self._packed is not None:
             self._packed.gather(documents, starts, lengths, offset, pad, out)
             return
@@ -324,8 +325,8 @@ def open_tokens(path: Path | str) -> TokenStore:
 
 
 def open_view(folder: Path, ids: Path | None = None) -> PackedTokens:
-    """Open the packed tokens of a folder with protection flags. Token ids are read from that folder or else from
-    ``ids``, by default the folder of that name beside it.
+    """Return the packed tokens of a folder with protection flags, memory-mapped. Token ids are read from that folder or
+    else from ``ids``, by default the folder of that name beside it.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ class SampledText:
 
     def check(self, store: TokenStore, policy: Policy) -> TextCheck:
         """Return the result of comparing the stored tokens of the sampled documents with the protection that the oracle
-        computes from their text."""
+        (an independent Python implementation) computes from their text."""
         protected = Protected.by(
             policy,
             self.words,
@@ -109,8 +109,8 @@ class TextSample:
     def read(
         self, spans: SpanReader | None, index: NgramIndex | None, tokenizer: Retokenizer, *, max_n: int
     ) -> SampledText:
-        """Return the sampled documents as processed by the oracle: words, identifier spans, tokens, and the supports in
-        ``index`` of their n-grams of up to ``max_n`` words."""
+        """Return the sampled documents as the oracle (an independent Python implementation) reads them: words,
+        identifier spans, tokens, and the supports in ``index`` of their n-grams of up to ``max_n`` words."""
         parts = [self._parts[first] for first in sorted(self._parts)]
         all_texts = [text for texts, _, _ in parts for text in texts]
         taken = np.cumsum([len(all_texts[i]) for i in self._order]) <= NUM_CHARACTERS

@@ -38,8 +38,8 @@ def in_threads(
     work: Callable[[int, pa.RecordBatch], None],
     num_threads: int,
 ) -> None:
-    """Call ``work(row, batch)`` in threads for all batches of all streams; a stream is the row number of its first row,
-    and an iterator over batches.
+    """Call ``work(row, batch)`` in threads for all batches of all streams, ``row`` being the row number of the batch's
+    first row. A stream is the row number of its first row, and an iterator over batches.
 
     Each thread takes the next stream that no thread reads; when none is left it takes turns at the one with the fewest
     readers. The first error stops every thread and is raised; so does an interrupt.
@@ -99,7 +99,7 @@ def mapped(work: Callable[[S], T], items: Sequence[S]) -> list[T]:
 
 
 def read_ahead(items: Iterator[T]) -> Iterator[T]:
-    """Yield the items of an iterator (none is None), while a thread fetches the next one."""
+    """Yield the items of an iterator (which must not be None), while a thread fetches the next one."""
     with ThreadPoolExecutor(1) as pool:
         coming = pool.submit(next, items, None)
         while (item := coming.result()) is not None:

@@ -18,7 +18,8 @@ from reticent.engine.store_writer import StoreWriter
 
 
 def copy_tokens(view: Path | str, folder: Path | str) -> dict[str, int]:
-    """Write a copy of a folder of protected tokens that holds only its own documents' token ids; return counts.
+    """Write a copy of the folder ``view`` of protected tokens to ``folder``, with the token ids of its own documents
+    and no others; return the numbers of documents and tokens.
 
     Raises
     ------

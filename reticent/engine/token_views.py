@@ -103,8 +103,8 @@ def write_view(
     num_threads: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Write the protection flags of the tokens of the documents in ``splits`` to ``folder``, computed from stored token
-    ids and word numbers; return counts.
+    """Write the protection flags of the tokens of the documents in ``splits`` to ``folder``, computed from the stored
+    token ids, word numbers (``numbered``) and bits of identifiers between words (``gaps``); return counts.
 
     Parameters
     ----------
@@ -143,8 +143,8 @@ def write_view(
         exceptions = stored.exceptions_of(block.first, block.first + len(block.kept))
 
         def planes(gaps: np.ndarray | None, flags: np.ndarray, starts: np.ndarray) -> Planes:
-            """Return the protection of the block's tokens as bit arrays, from the flags and n-gram starts of its
-            words."""
+            """Return the protection of the block's tokens as bit arrays, from the flags and n-gram starts of its words
+            and from ``gaps``, bits of tokens in identifiers between words."""
             return _rust.planes(
                 *bits, gaps, *exceptions, block.token_offsets, flags, starts, block.word_offsets, block.kept,
                 num_threads=num_threads,
@@ -244,8 +244,8 @@ class _View:
             )
 
     def blocks(self) -> Iterator[_Block]:
-        """Yield all documents with their numbers of words, spans and tokens, in blocks of about `WORDS_AT_ONCE` words,
-        in order."""
+        """Yield consecutive documents in blocks of about `WORDS_AT_ONCE` words: their stored word numbers and
+        identifier spans, and their offsets in words and tokens."""
         spans = self._numbered.word_spans
         num_documents, first = len(self._codes), 0
         while first < num_documents:

@@ -151,7 +151,7 @@ def _write_protected(
     progress: Callable[[int], None] | None = None,
 ) -> tuple[dict[str, Any], NgramIndex | None]:
     """Tokenise the documents of these splits in one pass over the text, and write their token ids and protection flags;
-    return counts, and the index used.
+    return counts, and the index whose supports (users per n-gram) decide the protection.
 
     Returns the counts, and the index by whose supports words are protected.
     """
@@ -255,8 +255,9 @@ class RewrittenTokens:
         draw: int = 0,
         progress: Callable[[int], None] | None = None,
     ) -> dict[str, Any]:
-        """Write the tokens of the rewritten documents to an existing empty folder, and for surrogates the words that
-        each covers (`WordSpans`); return the counts of `write_tokens`.
+        """Write the tokens of the rewritten documents to an existing empty folder, and if there are surrogates also the
+        words that each covers; return the counts of `write_tokens`. ``key`` and ``draw`` (the epoch) determine the
+        surrogates.
 
         Parameters
         ----------

@@ -124,8 +124,8 @@ def _describe_documents(corpus: Corpus, individuals: Individuals, splits: tuple[
 
 
 def _changed_units(old: pl.DataFrame, new: pl.DataFrame, changed: Collection[str]) -> tuple[pl.Series, int]:
-    """Return the names of the units (individuals or households) whose documents must be counted again, and the number
-    of individuals in them.
+    """Return the names of the units (individuals or households) that differ between ``old`` and ``new`` or include
+    someone in ``changed``, so that they must be counted again; and the number of individuals in them.
 
     A unit with an individual that changed is counted again, old and new, and with it every individual who is or was in
     it.

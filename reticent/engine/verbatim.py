@@ -108,8 +108,8 @@ def write_verbatim(index: VerbatimFilter, folder: Path | str) -> dict[str, Any]:
 
 
 def require_guard(path: Path | str) -> Manifest:
-    """Return the manifest of a guard's folder; raise `ArtifactError`, with the command that makes a guard, if it is
-    none."""
+    """Return the manifest of a guard, a folder with a Bloom filter that finds passages of training text; raise
+    `ArtifactError`, with the command that makes a guard, if it is none."""
     try:
         return require_kind(path, "guard")
     except ArtifactError as error:
@@ -117,8 +117,8 @@ def require_guard(path: Path | str) -> Manifest:
 
 
 def open_verbatim(path: Path | str) -> VerbatimFilter:
-    """Return the Bloom filter stored in a guard's folder. Every byte is checked, because a lost bit would let training
-    text through.
+    """Return the Bloom filter of training passages stored in a guard's folder; `ArtifactError` if a file has changed,
+    because a lost bit would let training text through.
 
     Raises
     ------

@@ -90,8 +90,9 @@ class CheckedText:
         count_anew: bool,
         other_supports: pa.RecordBatch | None = None,
     ) -> Protected:
-        """Compute by the oracle which words of these splits the policy protects. ``count_anew``: n-gram supports are
-        counted in the documents; ``other_supports`` replaces the supports of the words it lists."""
+        """Return what the policy protects in the documents of these splits, by the oracle (an independent Python
+        implementation). If not ``count_anew``, no word is protected as rare; ``other_supports`` replaces the counted
+        supports of the words it lists."""
         wanted = _splits_mask(self._individuals, splits)
         chosen = np.ones(len(self._rows), dtype=bool) if wanted is None else wanted[self._codes]
         words = self._words if chosen.all() else self._words.select(chosen)
@@ -156,8 +157,8 @@ def verify_tokens(
     other_supports: pa.RecordBatch | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> TextCheck:
-    """Return the result of comparing every token and flag of a store, made from unchanged text, with what the oracle
-    computes from the documents.
+    """Return the result of comparing every token and flag of a store with what the oracle (an independent Python
+    implementation) computes from the unchanged documents. ``counted``: whether words are protected as rare at all.
 
     Parameters
     ----------

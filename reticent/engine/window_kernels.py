@@ -85,8 +85,8 @@ def lay_rows(
     out_labels: np.ndarray,
     positions: np.ndarray,
 ) -> None:
-    """Copy each window w of the padded arrays (W, S), its first ``lengths[w]`` tokens, to row ``rows[w]`` from column
-    ``columns[w]`` of the packed arrays (B, T).
+    """Copy the first ``lengths[w]`` tokens of each window w, a row of the padded arrays (W, S), to row ``rows[w]`` of
+    the packed arrays (B, T) from column ``columns[w]``, and their positions within the window to ``positions``.
 
     Cells of no window stay as they are; the others say in ``positions`` where in their window they stand.
     """

@@ -125,7 +125,7 @@ def match_known_ids(
     ids: pa.Array, known: pa.ChunkedArray | pa.Array, choice: Ids, where: str, place: Any = lambda row: "an id"
 ) -> pa.Array:
     """Return those of the ``known`` individual ids that are named in ``ids``, a list or table of withdrawn individuals;
-    ``choice`` says how ids are compared."""
+    ``choice`` says how ids are compared, ``where`` and ``place`` locate an id in error messages."""
     names = known.unique().cast(pa.string())
     alike = names.filter(pc.is_in(comparable_form(names, choice), value_set=comparable_form(ids, choice)))
     if choice == "stop":
@@ -159,7 +159,8 @@ def _read_lists(
 
 
 def report_lists(lists: Iterable[OfList], settings: CorpusConfig, progress: Progress, counts: dict[str, Any]) -> None:
-    """Print how many individuals each list of withdrawn individuals excludes, and append it to ``counts``."""
+    """Print how many individuals each list of withdrawn individuals excludes, and append its numbers of ids and of
+    individuals to ``counts["withdrawn"]``."""
     for each in lists:
         sentence, is_warning = list_message(*each, settings)
         progress.tell(sentence, is_warning=is_warning)
@@ -167,7 +168,8 @@ def report_lists(lists: Iterable[OfList], settings: CorpusConfig, progress: Prog
 
 
 def list_message(where: str, num_ids: int, num_individuals: int, settings: CorpusConfig) -> tuple[str, bool]:
-    """Return a sentence on how many individuals a list of withdrawn individuals excludes, and whether it is a warning.
+    """Return a sentence on how many individuals a list of withdrawn individuals excludes, and whether it is a warning:
+    that it excludes nobody. `CorpusError` instead of the warning if the settings say so.
 
     Raises
     ------
@@ -203,7 +205,8 @@ class LeftOut:
 
     @classmethod
     def read(cls, folder: Path) -> LeftOut:
-        """Return the record of withdrawn individuals stored in a run folder; an empty one if there is none."""
+        """Return the record of withdrawn individuals stored in a run folder; an empty one if there is none,
+        `ArtifactError` if it is damaged."""
         file = folder / RECORD
         if not file.exists():
             return cls()
@@ -229,7 +232,7 @@ class LeftOut:
         return LeftOut(self.key if self else other.key, rows.group_by(_SCHEMA.names).aggregate([]).cast(_SCHEMA))
 
     def has(self, name: str, values: pa.Array) -> np.ndarray:
-        """Return which of these values (ids, or SHA-256 of texts) are in a column of the record, bool; null never
+        """Return which of these values (ids, or SHA-256 of texts) are in the record's column ``name``, bool; null never
         is."""
         if name not in self._kept:
             keys, digests = self.table.column("key"), self.table.column(name)
@@ -260,7 +263,7 @@ class LeftOut:
 
     def adding(self, documents: Iterable[pa.RecordBatch | pa.Table], texts: set[bytes]) -> LeftOut:
         """Return a copy of the record with these newly excluded documents (doc_id, individual_id, SHA-256 of the text)
-        added.
+        added, but not the SHA-256 in ``texts``, which documents that stay share.
 
         ``texts``: SHA-256 of the texts that stay; a text that several share does not identify one of them.
         """
@@ -401,9 +404,9 @@ class Withdrawals:
         return batch
 
     def end(self, individuals: Callable[[], pa.Array], documents: Iterable[pa.RecordBatch]) -> None:
-        """Check that no earlier withdrawn individual or document is among the documents that were read (doc_id,
-        individual_id, text), and update the record of withdrawals. Neither argument is used if nobody was ever
-        excluded.
+        """Raise `PolicyError` if an individual or document withdrawn earlier is among the documents that were read
+        (doc_id, individual_id, text); otherwise update the record of withdrawals. Neither argument is used if nobody
+        was ever excluded.
 
         Raises
         ------
@@ -427,8 +430,9 @@ class Withdrawals:
         left_out: Iterable[pa.RecordBatch | pa.Table] = (),
         gone: pa.Array | None = None,
     ) -> None:
-        """Finish as `end` does, for documents given as tables made by `hash_texts`. ``gone`` are individuals among them
-        who are still to be excluded.
+        """Raise `PolicyError` if somebody withdrawn earlier comes back with these documents (tables of `hash_texts`);
+        otherwise add to the record ``left_out``, the documents excluded before, and those of ``gone``, individuals who
+        are still to be excluded.
 
         Cost: eight bytes a document are held, and what is said of those who are left out.
         """
@@ -471,8 +475,8 @@ class Withdrawals:
         refuse_moved([rest.filter(pa.array(self.record.marked(rest)))])
 
     def require_named(self) -> None:
-        """Raise `PolicyError` if the current lists no longer name every individual recorded as withdrawn, or opted in
-        again; for documents already copied without them."""
+        """Raise `PolicyError` if an individual recorded as withdrawn is no longer in the lists of withdrawn individuals
+        nor in those of readmitted ones; for documents already copied without the withdrawn."""
         settings = self.settings
         if self.record and settings.opt_out is None and not any(map(self._is_table, settings.readmitted)):
             named = read_lines(*settings.withdrawn, *settings.readmitted)
@@ -498,8 +502,8 @@ def _prefixes(digests: pa.ChunkedArray) -> np.ndarray:
 
 
 def refuse_withdrawn(record: LeftOut, individuals: pa.ChunkedArray | pa.Array, choice: Ids, settled: pa.Array) -> None:
-    """Raise `PolicyError`, with their number, if any of these individuals is recorded as withdrawn and is not among the
-    ``settled`` ids."""
+    """Raise `PolicyError`, with their number, if any of these individuals is recorded as withdrawn and not among
+    ``settled``, the ids that are excluded now or opted in again."""
     names = individuals.unique()
     names = names.filter(pc.invert(pc.is_in(names, value_set=settled)))
     _refuse_return(int(record.has_individuals(names, choice).sum()) if record else 0)

@@ -31,13 +31,13 @@ class Charsmaps:
         return bool(self._maps)
 
     def num_deleted_at_start(self, text: str) -> int:
-        """Return the number of characters at the start of a text that the character maps delete; 0 if they delete the
-        whole text."""
+        """Return the number of characters at the start of a text that the tokenizer's SentencePiece character maps
+        delete; 0 if they delete the whole text."""
         return next((at for at, c in enumerate(text) if not self.is_deleted(c)), 0)
 
     def correct_start(self, text: str, start: int) -> int:
         """Return the correct start offset of a token in ``text``, given the ``start`` that the tokenizers library
-        reports."""
+        reports, which may be a character that the tokenizer deletes."""
         if start >= len(text) or not self.is_deleted(text[start]):
             return start
         left = (at for at in range(start - 1, -1, -1) if not self.is_deleted(text[at]))

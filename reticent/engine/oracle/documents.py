@@ -32,12 +32,13 @@ class WordTable(dict[str, int]):
         return number
 
     def surfaces(self, surface: str) -> list[str]:
-        """Return each distinct spelling, normalised as ``surface`` says: "exact", "casefolded" or "folded"."""
+        """Return the normalised form of each distinct spelling by the rule ``surface``: "exact", "casefold" or
+        "fold"."""
         return _normalise_words(list(self), surface)
 
     def visible_forms(self, surface: str) -> Seen:
-        """Return integer codes and properties of each distinct spelling's visible form, which is the spelling without
-        ignorable characters, normalised."""
+        """Return integer codes and properties of each distinct spelling's visible form: the spelling without ignorable
+        characters, normalised by the rule ``surface`` ("exact", "casefold" or "fold")."""
         surfaces = self.seen_surfaces(surface)
         spreads = [_NUMBER.fullmatch(word) is None for word in surfaces]
         own = [*map(operator.eq, surfaces, self.surfaces(surface))]

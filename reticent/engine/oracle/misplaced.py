@@ -49,7 +49,7 @@ class Misplaced:
         return encoding.offsets if encoding.ids == ids else None
 
     def _tokenize_word(self, pretoken: str) -> list[Token]:
-        """Return the tokens of a pretoken, with their places in it, which the library gets wrong."""
+        """Return the tokens of a pretoken with their correct byte ranges in it, which the library can get wrong."""
         symbols, placed = self._align_symbols(pretoken), []
         for token in self._tokenizer.model.tokenize(pretoken):
             start, end = token.offsets
@@ -60,8 +60,8 @@ class Misplaced:
         return placed
 
     def _align_symbols(self, pretoken: str) -> list[tuple[int, int, tuple[int, int]]]:
-        """Return for each character of a pretoken the range that the library counts for it, and its byte range (start,
-        end); characters that the library reorders share one range."""
+        """Return for each character of a pretoken the range (start, end) that the library's offsets have for it, and
+        its true byte range; characters that the library reorders share one range."""
         found: list[list[int]] = []
         waiting: list[list[int]] = []
         counted = byte = 0

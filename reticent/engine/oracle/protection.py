@@ -118,8 +118,9 @@ def direct_words(
     scopes: np.ndarray,
     widespread: np.ndarray,
 ) -> np.ndarray:
-    """Return which words are direct identifiers, bool (num_words,). A word is one if a detected span overlaps it, or if
-    a span elsewhere protects all occurrences of the word.
+    """Return which words are direct identifiers, bool (num_words,): those that a detected span overlaps, and those that
+    a span elsewhere protects in the whole corpus or in its individual's documents (``scopes``; always the latter for
+    ``widespread`` words).
 
     Parameters
     ----------
@@ -143,8 +144,8 @@ def direct_words(
 
 def widespread_words(words: DocumentWords, visible_forms: Seen, support: np.ndarray, num_units: int) -> np.ndarray:
     """Return which words are too common to identify anybody, bool (num_words,): more than five units use them, and more
-    than a fifth of all units (a twentieth for lower-case words). ``support`` has each word's support without invisible
-    characters."""
+    than a fifth of all units (a twentieth for lower-case words). ``support`` has the number of units (individuals or
+    households) using each word, invisible characters aside."""
     share = np.where(visible_forms.is_small, 20, 5)[words.spellings]
     return support > np.maximum(5, num_units // share)
 
@@ -159,8 +160,8 @@ def visible_support(words: DocumentWords, visible_forms: Seen, support: np.ndarr
 
 
 def count_supports(words: DocumentWords, units: np.ndarray, surfaces: list[str], n: int) -> Iterator[np.ndarray]:
-    """Yield, for n-gram lengths 1 to ``n``, the support of the n-gram that starts at each word, int64 (num_words,); 0
-    where it would cross a document's end."""
+    """Yield, for n-gram lengths 1 to ``n``, the support (number of individuals or households using it) of the n-gram
+    that starts at each word, int64 (num_words,); 0 where it would cross a document's end."""
     word = integer_codes(surfaces)[words.spellings]
     unit = units[words.documents].astype(np.int64)
     left = _words_left(words)
@@ -185,8 +186,8 @@ def looked_up_supports(
     tables: Callable[[int], Iterable[pa.RecordBatch]],
     min_support: int,
 ) -> Iterator[np.ndarray]:
-    """Yield the same arrays as `count_supports`, for a sample of documents: supports are looked up in an index's
-    tables, not counted.
+    """Yield, for n-gram lengths 1 to ``n``, the support (number of individuals or households using it) of the n-gram
+    that starts at each word, int64 (num_words,), looked up in an index's tables.
 
     Parameters
     ----------

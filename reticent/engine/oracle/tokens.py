@@ -62,7 +62,7 @@ class TextCheck:
 
     @property
     def holds(self) -> bool:
-        """Whether the comparison found no fault."""
+        """Whether the stored tokens match their text and leave no token of an identifier unprotected."""
         return self.violations == self.mismatches == 0
 
     def to_dict(self) -> dict[str, Any]:
@@ -135,8 +135,8 @@ class Protected(NamedTuple):
         num_units: int,
         visible_supports: np.ndarray,
     ) -> Protected:
-        """Compute by the oracle which words and characters a policy protects, from words, detected spans and n-gram
-        supports.
+        """Return the words and characters that a policy protects, computed by the oracle (this independent Python
+        implementation) from words, detected spans and n-gram supports.
 
         Parameters
         ----------
@@ -209,8 +209,8 @@ class Comparison:
         )
 
     def add(self, rows: np.ndarray, expected: ReadTexts, protected: Protected) -> None:
-        """Compare the stored tokens in these rows with the tokens the oracle read (``expected``) and the words it
-        protects; add the differences to the counts."""
+        """Compare the stored tokens of the documents in these rows of the store with the tokens that the oracle made
+        (``expected``) and the words it protects; add the differences to the counts."""
         words, spans = protected.words, protected.spans
         doc_offsets, columns = self._store.columns_of(rows, ("input_ids", "word_ids", "flags"))
         num_tokens, ids, starts, ends = expected.tokens

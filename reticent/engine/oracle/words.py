@@ -127,8 +127,8 @@ def word_bounds(text: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _mark_ignorable(text: str, classes: str) -> str:
-    """Return the class string with those ignorable characters marked at which UAX #29 ends a word, except next to
-    letters of scripts without spaces."""
+    """Return ``classes`` (one letter per character: its word-break class) with those ignorable characters marked at
+    which UAX #29 ends a word, except next to letters of scripts without spaces."""
     parts, done = [], 0
     for m in IGNORABLE_RUN.finditer(text):
         start, end = m.span()
@@ -140,8 +140,8 @@ def _mark_ignorable(text: str, classes: str) -> str:
 
 
 def _candidate_segments(classes: str) -> list[tuple[int, int]]:
-    """Return the bounds of the segments that can be words: those with a letter or digit, without leading space, and
-    runs of symbols."""
+    """Return start and end of the segments that can be words, found in ``classes`` (one letter per character: its
+    word-break class): those with a letter or digit, without leading space, and runs of symbols."""
     pieces: list[tuple[int, int]] = []
     symbols_end = -1
     for m in (_find_full if _has_marks(classes) else _find_plain)(classes):
