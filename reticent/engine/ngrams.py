@@ -230,11 +230,12 @@ class NgramIndex:
     # ------------------------------------------------------------------ sums and protection
 
     def merge(self, other: NgramIndex) -> NgramIndex:
-        """Return the index of the documents of both indexes, which must share no unit (both with ``min_support`` 1)."""
+        """Return the index of the documents of both indexes, which must have no individual or household in common (both
+        with ``min_support`` 1)."""
         return NgramIndex(self._core.merge(other._core))
 
     def prune(self, min_support: int) -> NgramIndex:
-        """Return a copy of the index with a greater ``min_support``, equal to one built with it."""
+        """Return a copy of the index with a greater ``min_support``, equal to an index built with that value."""
         return NgramIndex(self._core.prune(min_support))
 
     def update(

@@ -225,7 +225,7 @@ class ContextWords:
     fill_is_rare: np.ndarray
 
     def blank(self) -> ContextWords:
-        """Return a copy that replaces each word by the fill token, not by public words."""
+        """Return a copy that replaces each word by the fill token (such as the unknown token), not by public words."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return ContextWords(**{**values, "count": np.zeros_like(self.count)})
 

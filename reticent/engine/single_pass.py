@@ -78,8 +78,8 @@ class SinglePass:
             self._rows = np.flatnonzero(self.wanted)
 
     def run(self, progress: Callable[[int], None] | None = None) -> dict[Path, dict[str, Any]]:
-        """Read all documents once and write the requested files (token ids, word numbers, identifier words); return
-        counts by folder. Each folder must exist and be empty.
+        """Read all documents once and write the requested files (token ids, word numbers, the words that identifier
+        spans cover); return counts by folder. Each folder must exist and be empty.
 
         Raises
         ------
@@ -115,8 +115,8 @@ class SinglePass:
                 progress(num_done)
 
     def _process_batch(self, encoders: list[_rust.TokenEncoder], batch: pa.RecordBatch, first: int) -> _Made:
-        """Return the words, tokens and identifier words of a record batch, whose first document has the number
-        ``first``."""
+        """Return the words, tokens, and words covered by identifier spans of a record batch, whose first document has
+        the number ``first``."""
 
         texts, threads = batch.column("text"), self.num_threads
         words = _rust.segment(texts, num_threads=threads)
@@ -186,7 +186,7 @@ class _Files:
             write(doc_ids, results)
 
     def _add_words(self, folder: Path, num_index_words: int, stack: ExitStack) -> None:
-        """Open the file of word numbers in ``folder``, and register a writer that appends each batch's.
+        """Open the file of word numbers (index rows) in ``folder``, and register a writer that appends each batch's.
         ``num_index_words`` is the number of words in the index."""
         writer, counts = WordWriter(folder, num_index_words), self.counts[folder]
         stack.callback(writer.close)

@@ -185,8 +185,9 @@ class _Protected:
 
     @classmethod
     def of(cls, block: _Block, flags: np.ndarray, planes: Planes, common_planes: Planes) -> _Protected:
-        """Return the protection of the wanted documents of a block, with counts. ``common_planes`` marks tokens whose
-        words are too common to identify anybody, and the direct ones among them."""
+        """Return the protection of the wanted documents of a block, with counts of words and of protected tokens.
+        ``common_planes`` marks the tokens of words that are too common to identify anybody, and which of these are
+        direct identifiers."""
         rows = np.flatnonzero(block.kept)
         counts = {
             "words": int(np.diff(block.word_offsets)[rows].sum()),
