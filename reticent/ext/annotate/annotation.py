@@ -77,8 +77,8 @@ def merge_spans(spans: Iterable[Span]) -> list[Span]:
 def write_annotation(
     folder: Path | str, sample: Sample, texts: Mapping[int, str], spans: Mapping[int, Sequence[Span]]
 ) -> None:
-    """Write a sample's documents with their detected spans into ``folder`` for annotators, as one HTML page and as BRAT
-    files. Files have mode 0600, folders 0700; nothing is left there if it fails.
+    """Write sampled documents and their detected spans, both given by corpus row, into ``folder`` for annotators, as an
+    HTML page and BRAT files. Files have mode 0600, folders 0700; nothing is left there if it fails.
 
     Parameters
     ----------

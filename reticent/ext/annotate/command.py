@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 def sample_documents(
     job: Job, out: Path | str, num_documents: int, *, seed: int, by_disagreement: bool, progress: Progress
 ) -> dict[str, Any]:
-    """Draw a sample of a run's documents and write it for annotators into ``out``; return numbers of documents and
-    strata.
+    """Draw a stratified sample of a run's documents, more where detectors differ if ``by_disagreement``, and write it
+    for annotators into ``out``; return the numbers of documents drawn, of all documents and of strata.
 
     The spans are brought up to date first. Parameters and errors as in :func:`draw_sample` and
     :func:`write_annotation`; `CorpusError` also where a document changes meanwhile.
@@ -78,7 +78,8 @@ def sample_documents(
 def evaluate_sample(
     job: Job, files: Sequence[Path], progress: Progress, *, all_reviewed: bool = False
 ) -> SampledRecall:
-    """Measure the recall of a run's spans against the spans of one or two annotators, and keep the result in the run.
+    """Measure the recall of a run's detected spans against the spans of one or two annotators, in ``files``; store the
+    result in the run folder and return it.
 
     With ``all_reviewed`` documents of BRAT in which no span was changed count as reviewed, and the result says so.
 
@@ -171,8 +172,8 @@ def _annotation_path(path: Path) -> Path:
 
 
 def _kept_text_ends(run: Run) -> np.ndarray | None:
-    """Return the number of characters before the first canary of each document that is not in quarantine, int64. None
-    if the job plants no canaries.
+    """Return the number of characters before the first canary of each document that is not in quarantine (set aside
+    because a detector failed), int64. None if the job plants no canaries.
     """
     ends = text_ends(run)
     return None if ends is None else np.delete(ends, quarantined_rows(run.folder / "spans"))
@@ -246,8 +247,8 @@ def _spans_by_row(annotation: Annotation) -> dict[int, list[Span]]:
 
 
 def _gather_spans(run: Run, rows: np.ndarray, texts: dict[int, str], spans: Sequence[Sequence[Span]]) -> Marks:
-    """Return the annotated spans (gold) and the run's detected spans of these documents, aligned to words for
-    comparison.
+    """Return the annotated spans (``spans``, a list for each document; the gold ones) and the run's detected spans of
+    these documents, aligned to words for comparison.
     """
 
     ids = [

@@ -58,7 +58,8 @@ def weighted_recall(
     annotators: int = 1,
     agreement: Agreement | None = None,
 ) -> SampledRecall:
-    """Return the recall of the detected spans in a stratified sample, weighted to its corpus.
+    """Return the recall of detection against annotated spans in a stratified sample, weighted to the whole corpus by
+    the number of its documents in each stratum, ``sizes``.
 
     Parameters
     ----------
@@ -100,8 +101,8 @@ def mention_counts(marks: Marks) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def weighted_identifiers(drawn: Drawn, counts: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> _Weighted:
-    """Estimate the recall and the number of missed identifiers in the corpus, overall and by category. The sample is
-    ``drawn``; its counts are those of `mention_counts`.
+    """Estimate the recall of identifiers and the number missed in the whole corpus, overall and by category, from a
+    stratified sample (``drawn``) and the `mention_counts` of its documents.
     """
     none = np.zeros(len(drawn.individual))
     found, marked = (sum((own[side] for own in counts.values()), none) for side in (0, 1))
@@ -113,16 +114,13 @@ def weighted_identifiers(drawn: Drawn, counts: Mapping[str, tuple[np.ndarray, np
 
 
 def _largest_individual_count(drawn: Drawn, counts: np.ndarray) -> float:
-    """Return the largest count of any one individual: the weighted sum of ``counts`` (one a document) over the
-    individual's documents.
-    """
+    """Return the largest weighted sum of ``counts`` (one per document) over the documents of any one individual."""
     return float(drawn.by_individual(drawn.error_weight * counts).max(initial=0.0))
 
 
 def _estimate_identifiers(drawn: Drawn, found: np.ndarray, marked: np.ndarray, crowd: float) -> SampledIdentifiers:
-    """Estimate recall and number of missed identifiers in the corpus from the numbers found and marked by annotators in
-    each sampled document. ``crowd`` is the largest number missed of one individual,
-    for the intervals.
+    """Estimate the recall and the number of missed identifiers in the corpus from the numbers found and annotated in
+    each sampled document. ``crowd`` is the largest number missed of one individual, for the intervals.
     """
     missed = marked - found
     return SampledIdentifiers(
@@ -141,7 +139,7 @@ def measure_agreement(
     first: Marks, second: Marks, words_of: np.ndarray, *, num_bootstrap: int = 1000, seed: int = 0
 ) -> Agreement:
     """Measure how far two annotators of the same documents agree: exact and partial spans, and Cohen's kappa and
-    Krippendorff's alpha of words. Intervals are bootstrapped over individuals.
+    Krippendorff's alpha of words (``words_of``: number per document). Intervals are bootstrapped over individuals.
 
     Parameters
     ----------
@@ -156,8 +154,8 @@ def measure_agreement(
     total = sum(np.bincount(individual[side[0]], minlength=num) for side in sides)
 
     def span_agreement(matched: Sequence[np.ndarray]) -> Estimate:
-        """Return the share of both annotators' spans for which ``matched`` (one bool array an annotator) is true, with
-        its interval.
+        """Return the share of both annotators' spans that are matched, with its interval; ``matched`` has one bool
+        array per annotator.
         """
         common = sum(
             np.bincount(individual[side[0]], weights=own, minlength=num)

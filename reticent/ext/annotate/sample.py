@@ -84,7 +84,9 @@ def draw_sample(
     by_disagreement: bool = False,
     ends: np.ndarray | None = None,
 ) -> Sample:
-    """Return a sample of documents drawn without replacement, stratified by length and by detected spans a word.
+    """Return a sample of documents drawn without replacement, stratified by length, by detected spans per word (read
+    from ``folder``) and, if ``by_disagreement``, by the detectors' disagreement. ``ends`` cuts each text at a character
+    offset.
 
     Parameters
     ----------
@@ -165,8 +167,8 @@ def _digests(corpus: Corpus, rows: np.ndarray, ends: np.ndarray | None) -> dict[
 
 
 def _count_spans(file: Path, num_documents: int) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Return for each document the number of detected spans, overlapping ones merged, and how many of them not all
-    detectors found; then the detectors' names. If there is a learned tagger, all others count as one detector.
+    """Return for each document the number of detected spans (overlapping ones merged) and of those that not all
+    detectors found, then the detectors' names. With a learned tagger, all others count as one detector.
     """
     spans = pq.ParquetFile(file)
     found, disagreed = np.zeros(num_documents), np.zeros(num_documents)
@@ -199,7 +201,7 @@ def _count_spans(file: Path, num_documents: int) -> tuple[np.ndarray, np.ndarray
 
 
 def _stratify(words: np.ndarray, found: np.ndarray, disagreed: np.ndarray | None, num_drawn: int) -> np.ndarray:
-    """Return the stratum of each document, int64 from 0. Documents are divided by length, then by detected spans a
+    """Return the stratum of each document, int64 from 0. Documents are divided by length, then by detected spans per
     word, then by the share of spans on which detectors disagree.
     """
     most = num_drawn / _PER_STRATUM / (1 if disagreed is None else 2)

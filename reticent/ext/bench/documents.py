@@ -57,8 +57,8 @@ def _read_lines(path: str) -> list[str]:
 
 
 def measure_documents(job: Job, num_documents: int, base: str | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Time reading, detection, indexing and tokenising of a job's first documents, and other tools on the same texts.
-    Return counts of the documents, and one row for each timing.
+    """Time reading, detection, indexing and (with the tokenizer of ``base``) tokenising of a job's first documents, and
+    other tools on the same texts. Return counts of the documents, and one row for each timing.
 
     A row has ``what``, ``beside`` (whether it is a tool's), ``seconds``, ``cpu_seconds``, ``text_bytes``, and of tokens
     ``tokens``. ``base`` is the model whose tokenizer makes them; without it there are none.
@@ -113,7 +113,7 @@ def time_block(
     rows: list[dict[str, Any]], what: str, text_bytes: int | None = None, *, beside: bool = False
 ) -> Iterator[dict[str, Any]]:
     """Context manager: time a block, and append a row with its wall and CPU seconds (also of child processes) to
-    ``rows``. It yields the row, so that the block can add values.
+    ``rows``; the row is yielded, to add values. ``beside`` marks timings of other tools, for comparison.
     """
     row: dict[str, Any] = {"what": what, "beside": beside} | ({} if text_bytes is None else {"text_bytes": text_bytes})
     started, before = time.perf_counter(), _cpu_seconds()

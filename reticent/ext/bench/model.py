@@ -30,8 +30,8 @@ FEWEST_DOCUMENTS, MODEL_SECONDS = 8, 3.0
 
 
 def measure_model(job: Job, num_documents: int, base: str, device: str) -> list[dict[str, Any]]:
-    """Time scoring and training of a model on a job's first documents on a device; return one row for each, with
-    seconds and document tokens.
+    """Time scoring and training of the model ``base`` on a job's first documents on a device; return one row for each,
+    with seconds and document tokens.
 
     Nothing is protected: what a token costs does not depend on it. Training is that of the plain recipe, from its first
     step to its last.
@@ -44,17 +44,17 @@ def measure_model(job: Job, num_documents: int, base: str, device: str) -> list[
     settings = job.train.model_copy(update=changed)
 
     def score(store: TokenStore, row: dict[str, Any]) -> None:
-        """Score a store with the model, and set ``tokens`` of a timing row."""
+        """Compute the model's log-probabilities of a store's tokens, and set their number in the timing row."""
         score_models([model], objective, store, special, window_length=window, device=device, bf16=settings.bf16)
         row["tokens"] = store.num_tokens
 
     def warm_up(store: TokenStore) -> None:
-        """Score a few documents untimed: the first call compiles kernels and loads libraries."""
+        """Score a few documents of a token store untimed: the first call compiles kernels and loads libraries."""
         score(store.select(np.arange(min(FEWEST_DOCUMENTS, store.num_documents))), {})
 
     def train_epoch(store: TokenStore, row: dict[str, Any]) -> None:
-        """Train the model on a store for one epoch. Set ``tokens`` of the timing row and its times, which begin at the
-        end of the first step.
+        """Train the model on a token store for one epoch. Set seconds and ``tokens`` of the timing row, both without
+        the first of several steps.
         """
         times: list[tuple[float, float]] = []
         train(

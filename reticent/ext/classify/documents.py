@@ -61,8 +61,8 @@ def read_labels(corpus: Corpus, job: Job) -> pa.Table:
 
 
 def labelled_documents(run: Run, model: ModelSection, head: HeadConfig) -> LabelledTokens | TaggedTokens:
-    """Return a run's tokenised documents with what the head predicts: class labels or BIO tags. Members' documents are
-    for training, the others held out.
+    """Return a run's tokenised documents with the labels that the head predicts (classes or BIO tags). Documents of
+    members, the individuals to train on, are for training, the others held out.
 
     Classes are those of the source: a copy with canaries in it has only the columns that the corpus maps.
     """
@@ -79,8 +79,8 @@ def labelled_documents(run: Run, model: ModelSection, head: HeadConfig) -> Label
 
 
 def _households(corpus: Corpus, individuals: Individuals, job: Job) -> np.ndarray | None:
-    """Return the household number of each individual: the split's unit, or the household column if the split is by
-    individual. None if there are no households.
+    """Return the household number of each individual: from the household column if the corpus was split by individual,
+    else from the split. None if there are no households.
     """
     return households_named(corpus, individuals) if job.split.by == "individual" else individuals.units
 
@@ -88,7 +88,9 @@ def _households(corpus: Corpus, individuals: Individuals, job: Job) -> np.ndarra
 def label_tokens(
     store: TokenStore, labels: pa.Table, is_member: np.ndarray, job: Job, households: np.ndarray | None = None
 ) -> LabelledTokens:
-    """Return tokenised documents with the class labels of a table, joined by document id."""
+    """Return tokenised documents with their class labels from a table (doc_id, label); those of members (``is_member``,
+    by individual code) are for training.
+    """
     rows = pc.index_in(store.doc_ids, value_set=labels.column("doc_id").combine_chunks())
     if rows.null_count:
         raise CorpusError(f"{rows.null_count} documents of the tokens are not in the corpus; run protect again")
@@ -137,8 +139,8 @@ def train_one(
     progress: Callable[[StepReport], None],
     **more: Any,
 ) -> ClassifiedStart:
-    """Train a classifier or tagger on top of one checkpoint, test it on held-out documents, and return its F1 and
-    training figures.
+    """Train a classifier or tagger on top of one checkpoint (of this ``recipe`` and ``epoch``), test it on held-out
+    documents, and return its F1 and training figures. ``more`` is passed on to the training.
     """
     from reticent.ext.classify.training import classify
 

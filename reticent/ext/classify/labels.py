@@ -51,8 +51,8 @@ def label_documents(
     min_individuals: int | None = None,
     households: np.ndarray | None = None,
 ) -> LabelledTokens:
-    """Return the tokenised documents that have a label and a token, with their class numbers; labels are given by
-    document.
+    """Return the tokenised documents that have a label and a token, with their class numbers; ``labels`` has one for
+    each document. Classes of fewer than ``min_individuals`` individuals on a side are left out.
 
     Parameters
     ----------
@@ -135,8 +135,9 @@ def _check_names(names: list[str], num_documents: int) -> None:
 def _usable_classes(
     classes: np.ndarray, num_classes: int, individual: np.ndarray, is_train: np.ndarray, at_least: int | None
 ) -> np.ndarray:
-    """Return whether each class has enough individuals in training and in held-out documents (``at_least``, or one and
-    two), bool (C,). Raise `CorpusError` if fewer than two classes have; without ``at_least`` also if any has not.
+    """Return whether each class has at least ``at_least`` individuals (default: one) in training and in held-out
+    documents, and two in training, bool (C,). Raise `CorpusError` if fewer than two classes have; without ``at_least``
+    also if any has not.
     """
     pairs = np.unique(np.stack([classes, is_train, individual.astype(np.int64)], axis=1), axis=0)
     num_individuals = np.bincount(pairs[:, 0] * 2 + pairs[:, 1], minlength=2 * num_classes).reshape(-1, 2)

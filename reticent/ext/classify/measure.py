@@ -50,7 +50,7 @@ class Truth:
 
 def measure(truth: Truth, predicted: np.ndarray, *, num_bootstrap: int, seed: int, small_cell: int) -> MeasuredClasses:
     """Return macro and micro F1, F1 by class and the confusion matrix of predicted classes of held-out documents, with
-    bootstrap intervals over individuals.
+    bootstrap intervals over individuals. Counts of fewer than ``small_cell`` individuals are hidden.
 
     Parameters
     ----------
@@ -98,8 +98,8 @@ def compare(truth: Truth, first: np.ndarray, second: np.ndarray, *, num_bootstra
 
 
 def estimate_macro_f1(by_class: list[Estimate], draws: np.ndarray, n: int) -> Estimate:
-    """Return the mean F1 over classes with its interval from bootstrap draws (replicates, C). If every class is all
-    right or all wrong, the interval is the mean of the classes' exact ones, which is wider than necessary.
+    """Return the mean F1 over classes with its interval from bootstrap draws (replicates, C) of ``n`` individuals. If
+    every F1 is 0 or 1, the interval is the mean of the classes' exact ones, which is wider than necessary.
     """
     known = [estimate for estimate in by_class if estimate.value is not None]
     value = float(np.mean([estimate.value for estimate in known]))
@@ -120,8 +120,8 @@ def _confusion_matrices(truth: Truth, predicted: np.ndarray) -> tuple[np.ndarray
 
 
 def _hide_small_cells(documents: np.ndarray, individuals_per_cell: np.ndarray, cell: int) -> list[list[int | None]]:
-    """Return the confusion matrix as lists, with None for each count of fewer than ``cell`` individuals. Where a row
-    has one such count, a second is hidden too, as the row's sum would reveal the first.
+    """Return the confusion matrix as lists, with None for each count of 1 to ``cell`` - 1 individuals. Where a row has
+    one such count, a second is hidden too, as the row's sum would reveal the first.
     """
     rows: list[list[int | None]] = []
     for counts, individuals in zip(documents.tolist(), individuals_per_cell.tolist(), strict=True):

@@ -152,8 +152,8 @@ def _stages(run: Run) -> list[_Stage]:
 
 
 def privacy_settings(job: Job, model: ModelSection) -> dict[str, Any]:
-    """Return the settings of DP-SGD and the privacy unit by which a private head becomes stale. The budget is not among
-    them.
+    """Return the settings of DP-SGD and the privacy unit that make a private head stale when they change. The budget is
+    not among them.
     """
     settings = job.training(model)
     assert settings.dp is not None  # the job was checked
@@ -175,8 +175,9 @@ def classification_inputs(run: Run) -> dict[str, str]:
 
 
 def check_settings(run: Run) -> None:
-    """Raise `PolicyError` if a head starts from a checkpoint that is not saved or promises an epsilon it cannot
-    have."""
+    """Raise `PolicyError` if a head starts from a checkpoint that is not saved, or claims an epsilon that does not
+    cover earlier steps on private documents.
+    """
     for stage in _stages(run):
         stage.epochs(run.job)
         settings = run.job.training(stage.model).dp if stage.head.private else None
@@ -278,8 +279,9 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> Non
 def _epoch_stores(
     run: Run, model: ModelSection, head: HeadConfig, folder: Path
 ) -> Iterator[Callable[[int], TokenStore] | None]:
-    """Context manager that yields a function from epoch to the token store that a head is trained on, whose text is
-    rewritten anew in each epoch. It yields None if the text is not rewritten."""
+    """Context manager that yields a function from epoch to the token store that a head is trained on, in which
+    surrogates or tags replace the identifiers. It yields None if the text is kept.
+    """
     from reticent.job.training_tokens import training_tokens  # it loads numba
 
     if head.text == "keep":

@@ -72,7 +72,8 @@ def tag_documents(
     households: np.ndarray | None = None,
     fewest: int = FEWEST,
 ) -> TaggedTokens:
-    """Return tokenised documents with a BIO tag for each token, taken from detected identifier spans.
+    """Return tokenised documents with a BIO tag for each token, from detected identifier spans (``documents``: their
+    rows in ``spans``). Categories of fewer than ``fewest`` training individuals are not learned.
 
     Parameters
     ----------
@@ -216,7 +217,7 @@ def measure_tags(
     documents: TaggedTokens, predicted: np.ndarray, *, num_bootstrap: int, seed: int, small_cell: int
 ) -> MeasuredClasses:
     """Return strict entity-level F1 of predicted tags on held-out documents: micro, macro over categories, and by
-    category.
+    category. Counts of fewer than ``small_cell`` individuals are hidden.
 
     Parameters
     ----------

@@ -100,7 +100,7 @@ class Labelled(Protocol):
 
     @property
     def households(self) -> np.ndarray | None:
-        """Household of each individual by code; None if each is one of their own."""
+        """Household of each individual, by individual code; None if every individual is a household alone."""
 
 
 def classify(
@@ -238,8 +238,8 @@ def train_head(
 
 
 def training_units(documents: Labelled, privacy: PrivacyConfig | None) -> tuple[TokenStore, int]:
-    """Return the token store of the training documents and the number of privacy units in it; if the unit is the
-    household, it replaces the individual.
+    """Return the token store of the training documents and the number of privacy units in it. If the unit is the
+    household, households replace the individuals of the store.
     """
     store = documents.store.select(np.flatnonzero(documents.is_train))
     if privacy is not None and privacy.unit == "household":
@@ -279,7 +279,8 @@ def _first_windows(store: TokenStore, length: int) -> TokenStore:
 def _new_head(
     folder: Path | str, objective: str, recipe: Recipe, names: tuple[str, ...], tokenizer: PreTrainedTokenizerFast
 ) -> tuple[PreTrainedModel, SpecialIds]:
-    """Return a checkpoint with a randomly initialised classification or tagging head, and its special token ids.
+    """Return a checkpoint's model with a randomly initialised classification or tagging head for the labels ``names``,
+    and its special token ids.
 
     A pooler is a part of the head and is new too, because masked language modelling trains none.
     """
@@ -323,8 +324,8 @@ def _objective_of(folder: Path | str) -> Objective:
 
 
 def _freeze_weights(model: PreTrainedModel, layers: str) -> list[torch.nn.Parameter]:
-    """Freeze all weights except the head, the pooler and the last layer, or with ``layers`` other than "last" every
-    layer. Return the parameters to train.
+    """Freeze all weights except the head, the pooler and the transformer layers, of these only the last if ``layers``
+    is "last". Return the parameters to train.
     """
     base: Any = model.base_model
     depth = getattr(model.config, "num_hidden_layers", None)

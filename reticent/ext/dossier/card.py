@@ -53,7 +53,9 @@ def build_card(
     made_from: str = "",
     despite: str = "",
 ) -> Card:
-    """Return the model card of a tested model, as Markdown with metadata for the Hugging Face hub.
+    """Return the model card of a tested model, as Markdown with metadata for the Hugging Face hub. ``digest`` is the
+    dossier's, ``made_from`` names the source of a base model made by the run, ``despite`` the reason for export against
+    the verdict.
 
     Parameters
     ----------

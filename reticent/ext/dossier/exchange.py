@@ -33,8 +33,8 @@ CHECKS = (
 
 
 def write_exchange(folder: Path, evidence: DossierEvidence, statement: str | None) -> None:
-    """Write the files for those who check what leaves a secure environment: ``attack-*.json`` with the results of each
-    membership attack, and ``form.json`` for their decision on release.
+    """Write the files for the output check of a secure environment: ``attack-*.json`` with the results of each
+    membership attack, and ``form.json`` with the applicant's ``statement``, for the decision on release.
     """
     folder.mkdir()
     for name in dict.fromkeys(name for model in evidence.audit.models for name in model.membership):

@@ -33,8 +33,8 @@ def export_with_card(
     despite: str = "",
     push_to_hub: str = "",
 ) -> dict[str, Any]:
-    """Copy a tested model with its model card to ``out`` (new or empty); return the folder, the verdict and the files
-    left behind.
+    """Copy a tested model with its model card to ``out`` (new or empty), against its verdict only with a reason,
+    ``despite``; return the folder, the verdict and the files left behind.
 
     Parameters
     ----------

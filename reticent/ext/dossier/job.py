@@ -71,8 +71,8 @@ def copy_dossier(folder: Path, out: Path) -> None:
 
 
 def check_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | None = None) -> Checked:
-    """Verify a dossier's files and signature and, where it lies in its run folder, that models and source artefacts are
-    still those it describes.
+    """Verify a dossier's files and signature (against the file of allowed ``signers``, if given) and, where it lies in
+    its run folder, that models and source artefacts are still those it describes.
 
     Raises
     ------

@@ -335,8 +335,8 @@ class Figure:
 
 
 def rows_of(name: str, audit: AuditEvidence, models: list[ShownModel]) -> Iterator[Row]:
-    """Yield the rows of the figure with this name in `FIGURES` for an audit and its models, without those that have no
-    value.
+    """Yield the rows of the figure with this name in `FIGURES` for an audit and its models, without those whose
+    estimate has no value.
     """
     figure = FIGURES[name]
     found = [row for model in models for row in (figure.of_model(model) if figure.of_model else ())]
@@ -347,8 +347,8 @@ def rows_of(name: str, audit: AuditEvidence, models: list[ShownModel]) -> Iterat
 def _figure_of_attribute(
     label: str, get_evidence: Callable[[ModelEvidence], object], attribute: str, *, area: bool = False
 ) -> Figure:
-    """Return a `Figure` with one number a model: the attribute of this name, of the object that ``get_evidence`` takes
-    from the model's evidence.
+    """Return a `Figure` with one number for each model: the named ``attribute`` of the object that ``get_evidence``
+    takes from the model's evidence. ``area`` formats it as an AUC, not in percent.
     """
 
     def of_model(model: ShownModel) -> Found:
@@ -360,7 +360,9 @@ def _figure_of_attribute(
 
 
 def _excess_rows(model: ShownModel) -> Found:
-    """Yield rows with a model's excess leakage of members' identifiers: all, direct and indirect ones."""
+    """Yield rows with a model's excess leakage, the rate for members' identifiers minus that for held-out individuals'
+    ones: of all, direct and indirect identifiers.
+    """
     for part, label in (
         ("both", "figures.identifiers_of_the_people_it_was_trained_on"),
         ("direct", "figures.of_these_names_and_numbers"),
@@ -410,8 +412,8 @@ def _valid_attacks(model: ShownModel) -> list[MeasuredAttack]:
 
 
 def _threshold_rows(model: ShownModel) -> Found:
-    """Yield rows with the AUC of membership attacks that use only words of exactly k individuals, or all words of about
-    k.
+    """Yield rows with the AUC of membership attacks on words around the protection threshold: those that exactly k
+    individuals use, and all that about k use.
     """
     found = model.evidence.threshold
     if found:
@@ -459,8 +461,8 @@ def _inversion_results(model: ShownModel) -> Iterator[tuple[str, InvertedKind]]:
 
 
 def _inversion_rows(model: ShownModel) -> Found:
-    """Yield rows with the top-1 rate of true identifiers among decoys, by the words around them: by how much it is
-    higher for members.
+    """Yield rows with how much more often members' identifiers than held-out individuals' ones rank first among decoys,
+    by the likelihood of the words around them.
     """
     for name, kind in _inversion_results(model):
         if kind.all:
@@ -472,8 +474,8 @@ def _inversion_rows(model: ShownModel) -> Found:
 
 
 def _in_place_rows(model: ShownModel) -> Found:
-    """Yield rows with the top-1 rate of true identifiers among decoys at their own position: by how much it is higher
-    for members.
+    """Yield rows with how much more often members' identifiers than held-out individuals' ones rank first among decoys,
+    by their likelihood at their own position.
     """
     for name, kind in _inversion_results(model):
         if kind.in_place:
@@ -485,8 +487,8 @@ def _in_place_rows(model: ShownModel) -> Found:
 
 
 def _diagnosis_rows(model: ShownModel) -> Found:
-    """Yield rows with how well members' diagnoses are inferred from a model, and a placebo, for each amount of prior
-    knowledge.
+    """Yield rows with how well members' diagnoses are inferred from a model, by amount of prior knowledge; and the same
+    of diagnoses that are recorded but stand in no text (placebo).
     """
     found = model.evidence.diagnoses
     for kind, cells in (("sensitive", found.sensitive), ("other", found.other)) if found else ():
@@ -503,8 +505,8 @@ def _diagnosis_rows(model: ShownModel) -> Found:
 
 
 def _attribute_rows(model: ShownModel) -> Found:
-    """Yield rows with how well each attribute of members is inferred from a classifier, by its probabilities and by its
-    label alone.
+    """Yield rows with how much better each attribute of members than of held-out individuals is inferred from a
+    classifier, by its probabilities and by its label alone.
     """
     for name, told in (model.evidence.attributes or {}).items():
         yield Row("figures.attribute_told", model, told.logits.excess, {"attribute": name})
@@ -521,8 +523,8 @@ def _name_rows(model: ShownModel) -> Found:
 
 
 def _embedding_shift_rows(model: ShownModel) -> Found:
-    """Yield a row with the AUROC by which training moved the input embeddings of tokens that occur only in
-    identifiers.
+    """Yield a row with the AUROC by which training moved the input embeddings of tokens that occur only in identifiers
+    farther than those of unused tokens.
     """
     shift = model.evidence.inversion.embedding_shift if model.evidence.inversion else None
     if shift and shift.input:
@@ -543,8 +545,8 @@ def _unicity_rows(audit: AuditEvidence, _: Sequence[ShownModel]) -> Found:
 
 
 def _probe_rows(audit: AuditEvidence, models: Sequence[ShownModel]) -> Found:
-    """Yield rows with exact matches and likelihoods of members' items in the ProPILE probes of the models under
-    verdict.
+    """Yield rows for each kind of personal data that ProPILE probes ask these models for: exact matches, and how often
+    a member's true value is likelier than another individual's.
     """
     for model in models:
         probed = _find_probe(audit, model)
@@ -932,8 +934,8 @@ def attacked_copies(context: Context) -> Iterator[Copied]:
 
 
 def _minus_chance(bound: float | None) -> float | None:
-    """Subtract 0.5 from an interval bound of an AUC difference, so that formatting it as an AUC prints no difference as
-    such; None stays None.
+    """Return a bound of the interval of 0.5 + AUC difference as one of the difference itself, by subtracting 0.5; None
+    stays None.
     """
     return None if bound is None else bound - CHANCE
 

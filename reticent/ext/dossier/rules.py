@@ -65,8 +65,8 @@ def _collect_rules(run: Run) -> dict[str, Any]:
 
 
 def _write_rules(run: Run, rules: dict[str, Any], folder: Path, counts: dict[str, Any]) -> None:
-    """Write the preregistered rules with the time, sign them if the job has a key, and count the scores that exist
-    already.
+    """Write the preregistered rules with the time, sign them if the job has a key, and store in ``counts`` how many
+    measurements of models exist already.
     """
     file = folder / RULES_FILE
     file.write_text(json.dumps({"created": creation_time(), **rules}, indent=1) + "\n", encoding="utf-8")
@@ -76,8 +76,8 @@ def _write_rules(run: Run, rules: dict[str, Any], folder: Path, counts: dict[str
 
 
 def describe_rules(run: Run) -> FixedRules | None:
-    """Return when a run's rules were preregistered, their digest, and how many scores existed before and came after;
-    None without rules.
+    """Return when a run's rules were preregistered, their digest, and how many measurements of models were made before
+    and after; None without rules.
     """
     folder = run.folder / RULES
     if not run.job.dossier.preregister or not (folder / RULES_FILE).is_file():

@@ -61,8 +61,8 @@ def read_evidence(folder: Path) -> DossierEvidence:
 
 
 def verify_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | None = None) -> Checked:
-    """Check files, signature, pages and preregistered rules of a dossier, and whether the folders ``models`` hold
-    models that it tested.
+    """Check files, signature (against the file of allowed ``signers``, if given), pages and preregistered rules of a
+    dossier, and whether the folders ``models`` hold models that it tested.
 
     Parameters
     ----------
