@@ -99,7 +99,9 @@ class Budget:
     max_delta: float | None = None
 
     def require_room(self, asked: Sequence[Spending], num_units: int) -> None:
-        """Raise `PolicyError` if the budget's epsilon and delta do not allow all of these future trainings together."""
+        """Raise `PolicyError` if the budget's epsilon and delta (default: 1 / ``num_units``) do not allow all of these
+        future trainings together.
+        """
         what = "this run" if (number := len(counted_entries(asked))) == 1 else f"these {number} runs together"
         self._check(asked, self.spent(), num_units, what)
 
@@ -115,8 +117,8 @@ class Budget:
         about: dict[str, Any] | None = None,
         what: str = "this run",
     ) -> bool:
-        """Charge the full privacy cost of a training to the budget before it starts. Return True if no run of this name
-        was charged before.
+        """Charge the full privacy cost of a training, ``guarantee``, to the budget before it starts; raise
+        `PolicyError` if it does not fit. Return True if no run of this name was charged before.
 
         Raises
         ------
@@ -147,8 +149,8 @@ class Budget:
                     spendings[place] = replace(each, guarantee=guarantee, settled=True)
 
     def _check(self, runs_asked: Sequence[Spending], charged: list[Spending], num_units: int, what: str) -> None:
-        """Raise `PolicyError` if the requested runs and those already charged together exceed the budget's epsilon or
-        delta.
+        """Raise `PolicyError`, which names the request by ``what``, if the requested runs and those already charged
+        together exceed the budget's epsilon or delta (default: 1 / ``num_units``).
         """
         counted = counted_entries([*charged, *runs_asked])
         before = [each for each in counted if each in charged]

@@ -49,8 +49,8 @@ VOCABULARY = "vocabulary"
 
 
 def charge_lines(run: Run, t: Texts = ENGLISH) -> Iterator[str]:
-    """Yield for each budget a phrase on the epsilons that a job's trainings, heads and vocabularies cost each and
-    together.
+    """Yield for each budget with several charges of a job a phrase on the epsilons that its trainings, heads and
+    vocabularies cost each and together.
     """
     for spendings in _pending_costs(run, include_charged=True).values():
         asked = [each.guarantee for each in counted_entries(spendings)]
@@ -90,8 +90,8 @@ def spent_so_far(run: Run, training: Training) -> str:
 
 @contextmanager
 def charge_vocabulary(run: Run, noise: Noise, words: Words, k: int) -> Iterator[None]:
-    """Context manager around the drawing of a private vocabulary: charge it to every budget of the job before, and
-    settle its cost after.
+    """Context manager around the drawing of a private vocabulary (words that about k individuals or more use): charge
+    it to every budget of the job before, and settle its cost after.
 
     Each further support threshold k of the same draw costs half of delta (definitions.md#private-vocabulary). The cost
     of a training by the vocabulary includes that of the vocabulary, which then no longer counts itself.
@@ -115,7 +115,9 @@ def charge_vocabulary(run: Run, noise: Noise, words: Words, k: int) -> Iterator[
 
 
 def _vocabulary_entry(run: Run, budget: Budget, noise: Noise, words: Words, thresholds: Set[int]) -> Spending:
-    """Return the budget entry of a private vocabulary that is used with these support thresholds k."""
+    """Return the budget entry of a private vocabulary that is used with these ``thresholds`` k, numbers of individuals
+    that a word needs.
+    """
     unit: Literal["individual", "household"] = "household" if by_household(run.job) else "individual"
     cost = Guarantee(epsilon=noise.epsilon, delta=(1 + len(thresholds)) / 2 * noise.delta, unit=unit)
     about = {"recipe": VOCABULARY, "k": sorted(thresholds)}
@@ -134,7 +136,9 @@ def _budgets(run: Run) -> list[Budget]:
 
 def _pending_costs(run: Run, *, include_charged: bool = False) -> dict[Budget, list[Spending]]:
     """Return budget -> entries of the job's private trainings, heads and vocabularies that are not charged yet; with
-    ``include_charged`` also those that are. `PolicyError` for an uncharged epsilon that no noise reaches."""
+    ``include_charged`` also those that are. Raise `PolicyError` if no noise reaches the epsilon of an uncharged
+    training.
+    """
     found: dict[Budget, list[Spending]] = {}
     for budget in _budgets(run):
         drawn = {each.run for each in budget.spent()}
@@ -167,7 +171,9 @@ def _private_trainings(run: Run) -> Iterator[tuple[str, Recipe, PrivacyConfig, i
 
 
 def _vocabularies(run: Run) -> dict[Words, tuple[Noise, set[int]]]:
-    """Return word settings -> (noise, all support thresholds k) for each private vocabulary that a job draws."""
+    """Return word settings -> (noise, all k) for each private vocabulary that a job draws; k is the number of
+    individuals that a word needs.
+    """
     found: dict[Words, tuple[Noise, set[int]]] = {}
     for policy in (run.job.protect, *map(run.job.protection, recipes_of(run.job))):
         noise = noise_of(run, policy.k, policy.words)
@@ -196,8 +202,8 @@ def _training_entry(
 
 
 def _num_units_of_limit(run: Run, budget: Budget) -> int:
-    """Return the number of privacy units from which the default limit on a budget's delta is computed: the largest
-    among its trainings, as they declare it or as it is counted.
+    """Return the number of privacy units N for a budget's default limit on delta, 1 / N: the largest number among its
+    trainings, as they declare it or as it is counted.
 
     Each training is held to its own number, once the vocabulary is spent.
     """
@@ -207,7 +213,9 @@ def _num_units_of_limit(run: Run, budget: Budget) -> int:
 
 
 def _num_units(run: Run, unit: str) -> int:
-    """Return the number of privacy units among the members; before the split exists, the number to be expected."""
+    """Return the number of privacy units (``unit``: individual, household or record) among the members, at least 1;
+    before the split exists, the expected number.
+    """
     corpus = run.whole_corpus
     try:
         is_member = run.individuals.mask(MEMBERS)

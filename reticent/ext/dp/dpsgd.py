@@ -120,7 +120,9 @@ class UnitRows:
         return len(self.units_B)
 
     def join_rows_of_units(self, values: torch.Tensor) -> torch.Tensor:
-        """Concatenate the rows of each privacy unit: (B, T, ...) becomes (U, R * T, ...), padded with zeros."""
+        """Concatenate the R or fewer rows of each privacy unit along the time axis: (B, T, ...) becomes (U, R * T,
+        ...), padded with zeros.
+        """
         if self.longest == 1:
             return values
         cells = values.new_zeros((self.num_units * self.longest, *values.shape[1:]))
@@ -186,7 +188,9 @@ def _conv1d_grads(layer: Conv1D, activations: list[torch.Tensor], backprops: tor
 
 
 def _layer_norm_grads(layer: nn.LayerNorm, activations: list[torch.Tensor], backprops: torch.Tensor) -> Samples:
-    """Return each privacy unit's gradients of a layer norm, with or without a bias; one tensor (U, D) for each."""
+    """Return each privacy unit's gradients of a layer norm, with or without a bias; one tensor (U, D) for each
+    parameter.
+    """
     grads = {}
     if layer.weight.requires_grad:
         normalised = F.layer_norm(activations[0], layer.normalized_shape, eps=layer.eps)
@@ -201,13 +205,13 @@ Uses = list[tuple[nn.Module, torch.Tensor, torch.Tensor]]
 
 
 def _bias_norms_of_uses(uses: Uses) -> torch.Tensor:
-    """Return the norm (U,) of each privacy unit's gradient of one bias, over all its uses."""
+    """Return the norm (U,) of each privacy unit's gradient of one bias, summed over all layer calls that use it."""
     return torch.stack([backprops.sum(dim=1) for _, _, backprops in uses]).sum(dim=0).norm(dim=1)
 
 
 def _weight_norms_of_uses(uses: Uses) -> torch.Tensor:
-    """Return the norm (U,) of each privacy unit's gradient of one weight, over all its uses: those of embeddings and of
-    linear layers, or those of `Conv1D` layers.
+    """Return the norm (U,) of each privacy unit's gradient of one weight, summed over all layer calls that use this
+    weight: those of embeddings and of linear layers, or those of `Conv1D` layers.
     """
     uses = [  # torch gives the row of padding no gradient
         (layer, read, back if (pad := getattr(layer, "padding_idx", None)) is None else back * (read != pad)[..., None])
@@ -230,13 +234,13 @@ def _weight_norms_of_uses(uses: Uses) -> torch.Tensor:
 
 
 def _trained(layer: nn.Module) -> list[nn.Parameter]:
-    """Return the weights of a layer itself that are trained."""
+    """Return the trained weights of a layer itself, without those of its children."""
     return [weight for weight in layer.parameters(recurse=False) if weight.requires_grad]
 
 
 def _gradient(weight: nn.Parameter, layer: nn.Module, read: torch.Tensor, backprops: torch.Tensor) -> torch.Tensor:
-    """Return the gradient of a weight or bias from its layer's input and output gradient of all rows, (B, T, ...)
-    each.
+    """Return the gradient of a weight or bias of a layer, summed over all rows, from the layer's input, ``read``, and
+    output gradient, (B, T, ...) each.
     """
     if weight.ndim == 1:
         return backprops.flatten(0, -2).sum(dim=0)
@@ -259,8 +263,8 @@ class _PerUnit:
     last: nn.Module | None = None
 
     def iterate_submodules(self, module: nn.Module) -> Iterator[nn.Module]:
-        """Yield the modules that Opacus hooks; a module all of whose own weights belong to its children is replaced by
-        these.
+        """Yield the modules that Opacus hooks. Instead of a module whose own trained weights all belong to its children
+        too, these are yielded.
         """
         own = _trained(module)
         below = {id(weight) for child in module.children() for weight in child.parameters()}
@@ -271,7 +275,7 @@ class _PerUnit:
             yield from super().iterate_submodules(module)  # type: ignore[misc]
 
     def begin(self, rows: UnitRows) -> None:
-        """Set the layout of the batch of the next forward pass."""
+        """Set for the next forward pass which rows of the batch belong to which privacy unit."""
         self.rows = rows
 
     def rearrange_grad_samples(
@@ -383,17 +387,19 @@ class GhostClipping(_PerUnit, GradSampleHooks):
             self.autograd_grad_sample_hooks.append(hook)
 
     def begin(self, rows: UnitRows) -> None:
-        """Set the layout of the batch of the next forward pass, and forget the pass before."""
+        """Set for the next forward pass which rows of the batch belong to which privacy unit, and drop what was stored
+        in the pass before.
+        """
         super().begin(rows)
         self._uses = []
 
     def detach(self) -> None:
-        """Remove all hooks, and forget the pass before."""
+        """Remove all hooks, and drop what was stored in the last forward pass."""
         super().detach()
         self._uses = []
 
     def capture_activations_hook(self, module: nn.Module, *values: Any) -> None:
-        """Note the inputs of a layer in a forward pass of which a gradient is taken."""
+        """Store the inputs of a layer in a forward pass, if gradients will flow through its output."""
         read, output = values
         output = output if isinstance(output, torch.Tensor) else output[0]
         if not torch.is_grad_enabled() or not output.requires_grad:
@@ -402,8 +408,8 @@ class GhostClipping(_PerUnit, GradSampleHooks):
         self._uses.append(_Use(module, [value.detach() for value in read], get_gradient_edge(output)))
 
     def norms(self, losses_B: torch.Tensor, *, retain_graph: bool = False) -> dict[nn.Parameter, torch.Tensor]:
-        """Return the norm of each unit's gradient of each trained weight, (U,), by a backward pass that makes no
-        gradient of a weight. A weight of which the losses say nothing is left out.
+        """Return weight -> norm (U,) of each unit's gradient, by one backward pass to the outputs of the layers.
+        Weights that the losses do not depend on are left out.
         """
         norms, _ = self._norms_and_sums(losses_B, retain_graph)
         return norms
@@ -422,8 +428,8 @@ class GhostClipping(_PerUnit, GradSampleHooks):
     def _norms_and_sums(
         self, losses_B: torch.Tensor, retain_graph: bool = False
     ) -> tuple[dict[nn.Parameter, torch.Tensor], Callable[[torch.Tensor], Samples]]:
-        """Return the norms of the units' gradients, and a function from a factor of each unit, (U,), to the sum of
-        these gradients times the factors, both by weight.
+        """Return weight -> norms (U,) of the units' gradients; then a function that takes a factor for each unit, (U,),
+        and returns weight -> sum of the gradients times their factors.
         """
         uses, self._uses = self._uses, []
         gradients = torch.autograd.grad(
@@ -446,7 +452,7 @@ class GhostClipping(_PerUnit, GradSampleHooks):
                 norms[weight] = (_bias_norms_of_uses if weight.ndim == 1 else _weight_norms_of_uses)(laid)
 
         def add_up(factor_U: torch.Tensor) -> Samples:
-            """Return the sums of the units' gradients times their factors."""
+            """Return weight -> sum of the units' gradients, each times its unit's factor."""
             sums = {weight: torch.einsum("u,u...->...", factor_U, each) for weight, each in whole.items()}
             factor_B = factor_U[self.rows.units_B]
             for use, back in ghosts:
@@ -459,13 +465,17 @@ class GhostClipping(_PerUnit, GradSampleHooks):
         return norms, add_up
 
     def _with_rows_of_units(self, use: _Use, back: torch.Tensor) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
-        """Return a layer with its input and output gradient, the rows of each unit end to end."""
+        """Return a layer with its input and output gradient in one call, (U, R * T, ...) each: the rows of each privacy
+        unit concatenated.
+        """
         self.last = use.module
         read, back = self.rows_of_units(use.module, [use.read[0], back])
         return use.module, read, back
 
     def _unit_gradients(self, uses: list[tuple[_Use, torch.Tensor]]) -> Samples:
-        """Return the gradients of the units of these uses of layers, one tensor (U, ...) for each weight."""
+        """Return weight -> gradients of the units, (U, ...), summed over these layer calls; each call is given with its
+        output gradient.
+        """
         found: Samples = {}
         for use, back in uses:
             self.last = use.module
@@ -486,7 +496,8 @@ def _unsupported_model(model: Any, where: str) -> str:
 
 
 def watch_units(model: PreTrainedModel, clipping: str, max_grad_norm: float) -> InstantiatedClipping | GhostClipping:
-    """Hook a model so that backward passes compute gradients (or their norms) per privacy unit; return the hooks.
+    """Hook a model so that backward passes compute gradients (``clipping``: "hooks") or their norms and clipped sums
+    ("ghost") per privacy unit; return the hooks.
 
     Raises
     ------
@@ -586,7 +597,7 @@ class Units:
         return len(self.doc_offsets) - 1
 
     def draw(self, sample_rate: float, *, seed: int, step: int, rank: int = 0, num_ranks: int = 1) -> Sample:
-        """Draw the Poisson sample of a step, in which each privacy unit is with probability ``sample_rate``; return
+        """Draw the Poisson sample of a step, which includes each privacy unit with probability ``sample_rate``; return
         this process's share of it.
         """
         words = np.random.SeedSequence(seed, spawn_key=(step,)).generate_state(4, np.uint64)
@@ -604,8 +615,8 @@ class Units:
 
 
 def find_units(windows: Windows, unit: Unit, max_documents: int = 1) -> Units:
-    """Return the privacy units of a corpus with their documents and windows. A unit is a document ("record"), an
-    individual or a household; it gives at most ``max_documents`` to a step.
+    """Return the privacy units of a corpus with their documents and windows. A unit is a document ("record") or an
+    individual of the store, where each may stand for a household; it gives at most ``max_documents`` to a step.
     """
     num_documents, keys = windows.store.num_documents, windows.store.doc_keys
     window_offsets = np.searchsorted(windows.documents, np.arange(num_documents + 1))
@@ -692,8 +703,8 @@ class PhysicalBatches:
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
-        """Numbers of units, of document tokens, of tokens with special ones, and of positions with padding, in all
-        batches.
+        """Numbers of units, of document tokens, of tokens including special ones, and of positions including padding,
+        in all batches of the step.
         """
         batches = [part.batch for part in self.parts]
         return (
@@ -771,8 +782,8 @@ class NoisyGradient:
         first: int,
         last: int,
     ) -> Iterator[PhysicalBatches]:
-        """Yield the batches of steps ``first`` to ``last`` (exclusive), each of a Poisson sample of units; an empty
-        sample gives a batch of padding.
+        """Yield the batches of steps ``first`` to ``last`` (exclusive), each step on a Poisson sample of units, with
+        prediction targets from ``make``; an empty sample gives a batch of padding.
         """
         share = {"rank": self.rank, "num_ranks": self.num_ranks}
         for step in range(first, last):
@@ -789,7 +800,8 @@ class NoisyGradient:
             yield PhysicalBatches(parts, rows, ledger, ready())
 
     def add_gradients(self, data: PhysicalBatches, step: int) -> list[torch.Tensor]:
-        """Store the clipped, noisy mean gradient in ``.grad``, the same in every process.
+        """Store the clipped, noisy mean gradient of a step in ``.grad``, the same in every process; return the loss of
+        each batch.
 
         Returns the sum of the units' losses for each physical batch, on the device.
         """
@@ -819,8 +831,8 @@ class NoisyGradient:
         return losses
 
     def check_clipping(self, windows: Windows) -> None:
-        """Check on made-up units, one of two rows and one with a single target, that the gradients of this model can be
-        clipped, before any privacy cost is charged.
+        """Check on two made-up privacy units, before any privacy cost is charged, that the hooks see all gradients of
+        this model; raise `TrainingError` if not.
 
         Raises
         ------
@@ -846,7 +858,7 @@ class NoisyGradient:
         self.hooks.detach()
 
     def _losses(self, rows: UnitRows) -> torch.Tensor:
-        """Run the model forward on a batch; return each row's share of its unit's loss, (B,)."""
+        """Run the model forward on a batch; return each row's part of its privacy unit's mean loss, (B,)."""
         self.hooks.begin(rows)
         with self.autocast(), self.hooks.naming_errors():
             return unit_losses(self.model, rows)
@@ -866,8 +878,8 @@ class NoisyGradient:
             self._noise.set_state(state)
 
     def _check_units(self, part: Part) -> None:
-        """Raise `TrainingError` if the gradient of a unit, computed by the hooks, differs from that of a plain backward
-        pass of its own loss. A layer that has no hook would not be private, nor one that mixes rows.
+        """Raise `TrainingError` if the gradient norm of a unit, computed by the hooks, differs from that of a plain
+        backward pass of its loss alone. A layer that has no hook would not be private, nor one that mixes rows.
         """
         devices = [self.device] if self.device.type == "cuda" else []
         trained = {name: weight for name, weight in self.model.named_parameters() if weight.requires_grad}
@@ -978,6 +990,7 @@ class PrivateStep:
 
     def prepare(self, model: PreTrainedModel, windows: Windows, kept: dict[str, str]) -> None:
         """Find the privacy units, plan the noise, hook the model, and reserve the training's whole cost in the budget.
+        ``kept`` has seed, name and noise of an interrupted run, or is filled with new ones.
 
         Parameters
         ----------

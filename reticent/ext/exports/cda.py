@@ -25,7 +25,9 @@ _LINES: Final = frozenset({"paragraph", "item", "tr", "br", "caption", "title", 
 
 
 def read_document(data: bytes, place: str) -> Iterator[FoundDocument | Unread]:
-    """Yield the document in the bytes of a CDA file, or an `Unread` with the reason it cannot be read."""
+    """Yield the document in the bytes of a CDA file, or an `Unread` with ``place`` (the file's name) and the reason it
+    cannot be read.
+    """
     try:
         yield _parse_document(data)
     except UnreadableError as error:
@@ -98,7 +100,9 @@ def _id_of(element: Any) -> str | None:
 
 
 def _body_text(text: str, media_type: str, *, encoded: bool) -> str:
-    """Return the text of a body that is not XML, decoded by its MIME type; ``encoded``: it is base64."""
+    """Return the text of a CDA body that is not XML, decoded by its MIME type, from base64 if ``encoded``. Raise
+    `UnreadableError` for a type that is not read.
+    """
     kind = kind_of_type(media_type)
     if kind is None:
         raise UnreadableError("a type of content that is not read")

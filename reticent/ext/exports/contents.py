@@ -55,7 +55,8 @@ def base64_bytes(data: str) -> bytes:
 
 
 def text_of(data: bytes, kind: str, charset: str | None = None) -> str:
-    """Return the text of bytes in one of the formats `KINDS` ("html", "pdf" …).
+    """Return the text of bytes in the format ``kind`` ("html", "pdf" …, a key of `KINDS`); raise `UnreadableError` if
+    there is none. ``charset`` is the encoding that its source names.
 
     Parameters
     ----------

@@ -55,7 +55,8 @@ def read_bundle(
     merged: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[FoundDocument | Unread]:
     """Yield the documents in JSON bytes (a FHIR resource, a Bundle, or an array of resources), or an `Unread` with the
-    reason for each that cannot be read. A resource that holds no text yields nothing.
+    reason for each that cannot be read. ``elsewhere`` has further resources by address, ``merged`` replaced -> current
+    individual id.
 
     It is a resource, a Bundle (Bundles in it too) or an array of resources. ``elsewhere`` has resources of other lines
     and files by their addresses, ``servers`` those of all Patients that documents are about, ``merged`` the individual
@@ -133,8 +134,9 @@ def _normalise_server(address: str) -> str:
 
 
 def _iter_resources(parsed: Any, place: str, elsewhere: Mapping[str, Any]) -> Iterator[_Resource | Unread]:
-    """Yield each resource in parsed JSON: those of a Bundle (also nested) or an array, or the single resource
-    itself."""
+    """Yield each resource in parsed JSON (of a Bundle, also nested, of an array, or the single one) with the resources
+    that it may refer to: those of its Bundle and ``elsewhere``.
+    """
     known: dict[str, Any] = {}
     if _get(parsed, "resourceType") == "Bundle":
         if not isinstance(parsed.get("entry"), list | None):
@@ -179,8 +181,9 @@ def _is_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _read_resource(found: _Resource, servers: Set[str], merged: Mapping[str, str]) -> Iterator[FoundDocument | Unread]:
-    """Yield the document in a resource, or an `Unread` with the reason it cannot be read; nothing for a resource of
-    another type."""
+    """Yield the document in a resource, or an `Unread` with the reason it cannot be read; nothing for a type without
+    documents. ``merged`` maps replaced to current individual ids.
+    """
     resource = found.value
     kind = _get(resource, "resourceType")
     if kind not in TEXTS:

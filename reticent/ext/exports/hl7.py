@@ -82,8 +82,8 @@ class _Document:
 def read_messages(
     data: bytes, place: str, merged: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[FoundDocument | Unread]:
-    """Yield the documents in a file of HL7 messages, or an `Unread` with the reason for each that cannot be read. A
-    message without text yields nothing.
+    """Yield the documents in a file of HL7 messages, or an `Unread` with ``place`` and reason for each that cannot be
+    read. A message without text yields nothing; ``merged`` maps old to current patient numbers.
 
     ``merged`` has the number that an individual is known by for each of their other numbers (`merged_numbers`).
     """
@@ -189,7 +189,9 @@ def _split_segments(message: str) -> tuple[_Signs, list[tuple[list[str], bool]]]
 
 
 def _read_message(message: str, place: str, merged: Mapping[str, str]) -> Iterator[FoundDocument | Unread]:
-    """Yield the documents in one decoded HL7 message, or an `Unread` with the reason for each that cannot be read."""
+    """Yield the documents in one decoded HL7 message, or an `Unread` with ``place`` and reason for each that cannot be
+    read; ``merged`` maps old to current patient numbers.
+    """
     signs, segments = _split_segments(message)
     control = segments[0][0][9]  # the sign behind MSH is its first field
     individual: str | None = None

@@ -92,7 +92,8 @@ class Exports:
 
     def _is_document(self, file: Path) -> bool:
         """Return whether a file's suffix belongs to the export's format. A suffix of compression after it is ignored,
-        except for pages."""
+        except in the format "pages" (one document per file).
+        """
         stem, suffix = os.path.splitext(file.name.lower())
         if suffix in COMPRESSIONS and self._scheme != "pages":
             suffix = os.path.splitext(stem)[1]
@@ -110,8 +111,9 @@ class Exports:
 
     @property
     def is_hashed_as_read(self) -> bool:
-        """Whether each file is opened once, for its text and for the version. Files of other schemes are searched
-        before their documents are read, and must not change in between."""
+        """Whether each file is opened once, for its text and its digest. Files of other formats than "pages" are
+        searched before their documents are read, and must not change in between.
+        """
         return self._scheme == "pages"
 
     @property
@@ -132,8 +134,9 @@ class Exports:
         ]
 
     def version(self) -> bytes:
-        """Return the SHA-256 (hexadecimal, as bytes) of the names and contents of all files; pages that were read are
-        not opened again."""
+        """Return the SHA-256 (hexadecimal, as bytes) of the names and contents of all files; files of the format
+        "pages" that were read are not opened again.
+        """
         digest = hashlib.sha256()
         for file in self._found[0]:
             if file not in self._digests:
@@ -198,8 +201,9 @@ class Exports:
         return document if number == 1 else document._replace(doc_id=doc_id)
 
     def _iter_files(self) -> Iterator[tuple[Path, Iterable[FoundDocument | Unread]]]:
-        """Yield (file, its documents and `Unread` entries) for every file of the export. Pages are parsed in two
-        threads."""
+        """Yield (file, its documents and `Unread` entries) for every file of the export. Files of the format "pages"
+        (one document each) are parsed in two threads.
+        """
         if self._scheme == "pages":
             _ = self._individual_of  # its table is read before two threads ask for it
             for files, found in worked_ahead(self._file_groups(), self._read_pages):
@@ -434,8 +438,9 @@ class _Binaries(Mapping[str, Any]):
         return json.loads(self._copy.read(place[1]))
 
     def _index_lines(self) -> None:
-        """Copy every line with a Binary resource to a temporary file, and record its place by id; also collect the
-        servers that addresses name."""
+        """Copy every line with a Binary resource to a temporary file, and record the byte range of the copy by id; also
+        collect the servers that addresses name.
+        """
         self._copy = tempfile.TemporaryFile(dir=self._scratch)  # noqa: SIM115 (closed by `close`)
         end = 0
         for file in self._files:

@@ -79,7 +79,8 @@ FORMS: Final[Mapping[str, tuple[str, Callable[[str, str, str], str]]]] = Mapping
 
 
 def write_export(folder: Path, scheme: str, documents: Path) -> None:
-    """Write a file in ``folder`` for each Parquet file of ``documents`` (columns doc_id, individual_id, text).
+    """Write a file in ``folder``, in the format ``scheme`` ("fhir" or "hl7"), for each Parquet file of ``documents``
+    (columns doc_id, individual_id, text).
 
     Parameters
     ----------

@@ -57,7 +57,9 @@ class CanaryTokens:
 
 
 def tokens_of_canaries(planted: Planted, tokenizer_json: str) -> CanaryTokens:
-    """Return every planted canary and its references as tokens, with marks on the secret and on the tokens to score."""
+    """Return every planted canary and its references (the same text with other secrets) as tokens, with marks on the
+    secret and on the tokens to score.
+    """
 
     table = planted.table
     references = table.column("references").combine_chunks()
@@ -114,8 +116,8 @@ def exposures(scores: np.ndarray, references: np.ndarray) -> np.ndarray:
 
 
 def one_run(scores: np.ndarray, included: np.ndarray, *, guesses: float, delta: float) -> OneRun:
-    """Return a lower bound on epsilon from the canaries of one training: guess that those with high scores were
-    included and those with low scores left out, and count right guesses.
+    """Return a lower bound on epsilon from the canaries of one training: guess for a share ``guesses`` of them that
+    those with the highest scores were included and those with the lowest left out, and count right guesses.
 
     Parameters
     ----------
@@ -183,7 +185,9 @@ def audit_canaries(
 def _mean_of_sides(
     values: np.ndarray, included: np.ndarray, excluded: np.ndarray, limit: float | None, options: Bootstrap
 ) -> InAndOut:
-    """Return the mean of a value over included canaries, and over left-out ones, each with an interval."""
+    """Return the mean of a value over included canaries, and over left-out ones, each with an interval; ``limit`` is
+    the largest possible value (None: unlimited).
+    """
     means = (
         ratio_estimate(values[side], np.ones(int(side.sum())), unit="canaries", limit=limit, **options)
         for side in (included, excluded)

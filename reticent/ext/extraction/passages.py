@@ -104,8 +104,8 @@ def draw_passages(
 def users_of_passages(
     store: TokenStore, starts: np.ndarray, length: int, members: np.ndarray, units: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Count for each passage the units (individuals or households) who have it in a document. Return two int arrays
-    like ``starts``: members, and others.
+    """Count for each passage the units (individuals or households) with a document that contains it, apart from its
+    first and last token. Return two int arrays like ``starts``: members, and others.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def extraction_rates(
     progress: Callable[[int], None] | None = None,
 ) -> Passages:
     """Return the share of random passages whose suffix a causal model generates from their prefix, for members and for
-    held-out individuals.
+    held-out individuals, also without those with near-copies (not in ``kept``).
 
     Parameters
     ----------
@@ -244,7 +244,8 @@ def _compare_sides(
     kept: np.ndarray | None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
-    """Return the rates of extracted passages of members and of held-out individuals, and their difference.
+    """Return the rates of passages extracted by a ``measure`` of members and of held-out individuals, and their
+    difference, among the passages of a ``selection`` ("all" or "protected").
 
     The same is given for the passages that only one side has, and without held-out individuals who have a near-copy of
     a member's document. ``measure`` is (name, number of tokens), ``selection`` the name of a choice of passages."""
@@ -349,8 +350,9 @@ class _Drawn:
     def count_by_individual(
         self, measure: tuple[str, int], selection: str, weights: np.ndarray | None = None
     ) -> Counts:
-        """Return three arrays with an entry for each individual: number of extracted passages by this measure, number
-        of all, code. Passages are weighted by ``weights``, if given."""
+        """Return three arrays with an entry for each individual: number of their passages in ``selection`` that are
+        extracted by this measure, number of all in it, code. Passages are weighted by ``weights``, if given.
+        """
         wanted, num = self.asked[selection], len(self.codes)
         weighed = wanted.astype(np.float64) if weights is None else wanted * weights
         values: Sequence[np.ndarray] = (weighed * self.outcomes[measure], weighed)
@@ -358,8 +360,9 @@ class _Drawn:
         return back, all_, self.codes
 
     def rows_of_one_side(self, is_member: bool) -> list[list[int]]:
-        """Return [document, individual, is member, is extracted] for each passage that only one side has. "Extracted":
-        greedy decoding gives it after a prefix of any length."""
+        """Return [document, individual, is member, is extracted] for each passage that only members or only held-out
+        individuals have. "Extracted": greedy decoding gives it after a prefix of any length.
+        """
         back = np.zeros(len(self.documents), dtype=bool)
         for (kind, _), outcome in self.outcomes.items():
             if kind == "greedy":
