@@ -51,7 +51,8 @@ class Redacted:
 
 
 def redact(text: str, *, record: Mapping[str, str] | None = None, detectors: Sequence[Any] | None = None) -> str:
-    """Return a text with its direct identifiers replaced by category tags such as ``[NAME]`` and ``[DATE]``.
+    """Return a text with its direct identifiers, also those in ``record`` (field -> value), replaced by category tags
+    such as ``[NAME]`` and ``[DATE]``.
 
     Parameters
     ----------

@@ -168,8 +168,9 @@ class GuardStream:
         return shown
 
     def _take_guarded_text(self, limit: int) -> str:
-        """Return the text from the last offset shown up to ``limit``, guarded; it stops before a finding that crosses
-        the limit."""
+        """Return the text from the last offset shown up to ``limit``, as the policy lets it be shown; it stops before a
+        finding that crosses the limit.
+        """
         matches = [*self._matches, *([self._verbatim.open] if self._verbatim.open else [])]
         found = [Finding(start, end, VERBATIM, "verbatim") for start, end in matches]
         if self.guard.detectors:

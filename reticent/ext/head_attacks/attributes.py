@@ -85,8 +85,8 @@ def make_questions(
 
 
 def success_probabilities(own: np.ndarray, right: np.ndarray) -> tuple[float, float]:
-    """Return two probabilities that an attack picks the true value (index 0) of an attribute: by the highest
-    log-probability of the true label, and by the predicted labels alone. Ties are broken at random.
+    """Return two probabilities that an attack picks the true value (index 0) of an attribute: by ``own``, the highest
+    log-probability of the true label, and by ``right``, whether the predicted label is true. Ties are broken at random.
 
     Parameters
     ----------
@@ -109,8 +109,8 @@ def attack_attribute(
     progress: Callable[[int], None] | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> ToldAttribute:
-    """Infer one attribute of individuals from a classifier; return the success rates for members and for held-out
-    individuals.
+    """Infer one attribute of individuals from a classifier's ``log_probs_of`` texts; return the success rates for
+    members and for held-out individuals, also without those with near-copies (not in ``kept``).
 
     Parameters
     ----------

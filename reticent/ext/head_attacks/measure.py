@@ -39,8 +39,8 @@ def head_evidence(
     attributes: Mapping[str, ToldAttribute] | None = None,
     names: ToldNames | None = None,
 ) -> ModelEvidence:
-    """Run the membership attacks on a classifier or tagger head; return their results with a baseline that sees the
-    labels only.
+    """Return the results of the membership attacks on a classifier or tagger head, from its scores and those of shadow
+    heads, with a baseline that sees the labels only.
 
     Parameters
     ----------

@@ -233,8 +233,8 @@ class ShadowHead:
 
     @contextmanager
     def _epoch_stores(self, place: Path) -> Iterator[Callable[[int], TokenStore] | None]:
-        """Context manager that yields a function: epoch -> token store to train the shadow head on, whose text is
-        rewritten. It yields None if the text stays as it is.
+        """Context manager that yields a function: epoch -> token store to train the shadow head on, in which surrogates
+        or tags replace the identifiers. It yields None if the text stays as it is.
         """
         head, drawn = self.head, self.drawn
         if head.config.text == "keep":
@@ -258,8 +258,9 @@ def _config(run: Run) -> HeadsConfig:
 
 
 def _heads(run: Run) -> list[Head]:
-    """Return the classification and tagging heads that a job attacks, on base models and trainings, with an unprotected
-    control for heads that protect."""
+    """Return the classification and tagging heads that a job attacks, on base models and trainings, with a control
+    trained without protection where the others are protected.
+    """
     if run.job.audit.heads is None:
         return []
     found = []
@@ -418,8 +419,8 @@ def _pair_names(run: Run) -> AttackSet:
 
 
 def _attack_attributes(head: Head, classifier: Any, documents: LabelledTokens) -> dict[str, ToldAttribute]:
-    """Run the attribute-inference attack on a classifier; return attribute -> success rates. An attribute that has no
-    two different values on each side is left out.
+    """Run the attribute-inference attack on a classifier; return attribute -> success rates. An attribute that gives
+    questions about members only, or about held-out individuals only, is left out.
     """
     run, config = head.run, _config(head.run)
     if not config.attributes:

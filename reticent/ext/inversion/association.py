@@ -94,8 +94,9 @@ def draw_name_term_pairs(
     *,
     seed: int,
 ) -> Pairs:
-    """Draw random terms from the documents of each individual. Each is paired with the individual's name and with decoy
-    names of others on the same side (members or held-out).
+    """Draw random terms (words that several individuals use) from the documents of each individual. Each is paired with
+    the individual's name, one of the identifiers ``runs``, and with decoy names of others on the same side (members or
+    held-out).
 
     Parameters
     ----------
@@ -244,7 +245,7 @@ def pair_rates(
     **bootstrap: Unpack[Bootstrap],
 ) -> Association:
     """Return how often a term is likelier after the individual's true name than after a decoy, for members and held-out
-    individuals.
+    individuals, also without those with near-copies (not in ``kept``).
 
     Parameters
     ----------

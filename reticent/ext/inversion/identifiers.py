@@ -144,7 +144,7 @@ def draw_targets(
     needs_more: bool,
 ) -> Targets:
     """Draw up to ``per_individual`` identifiers of each individual as attack targets, each with ``num_decoys`` decoys
-    of like category, length, shape and frequency.
+    of like category, length, shape and frequency from the same side (``sides``: member or not).
 
     The first occurrence of an identifier in a window stands for all of them there. An identifier that fewer than
     ``num_decoys`` others match is left out and counted.
@@ -207,8 +207,9 @@ def draw_targets(
 
 def _find_eligible(windows: Windows, runs: Runs, needs_next_token: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return the indices of the identifier occurrences that can be targets, and the window of each. A target lies whole
-    in its window (with one more token behind it if ``needs_next_token``), is the first of these tokens there, and has
-    no unknown token."""
+    in its window (with one more token behind it if ``needs_next_token``), is the first occurrence of its tokens there,
+    and has no unknown token.
+    """
     if len(runs) == 0 or len(windows) == 0:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     window = np.searchsorted(windows.starts, runs.starts, side="right") - 1
@@ -238,12 +239,14 @@ def _frequency_bands(runs: Runs, sides: np.ndarray) -> np.ndarray:
 
 
 def _surface_base(runs: Runs) -> int:
-    """Return a multiplier above all surface codes, so that individual · multiplier + surface code is unique."""
+    """Return a multiplier above all codes of surface forms, so that individual · multiplier + code is unique."""
     return int(runs.surfaces.max(initial=0)) + 2
 
 
 def _owned_surfaces(runs: Runs, owners: np.ndarray) -> np.ndarray:
-    """Return the distinct (individual, surface form) pairs as sorted integer codes."""
+    """Return the distinct pairs (individual, surface form) of identifier occurrences as sorted integer codes;
+    ``owners`` has the individual of each.
+    """
     return np.unique(owners * _surface_base(runs) + runs.surfaces)
 
 

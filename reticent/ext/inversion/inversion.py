@@ -196,8 +196,9 @@ def _batches(windows: Windows, targets: Targets, size: int, *, causal: bool) -> 
 def _scoring_rows(
     windows: Windows, targets: Targets, chosen: np.ndarray, *, causal: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the windows of the chosen targets with each candidate inserted, (B, C, T); then three arrays (B, T): the
-    group of each token to score (-1: none), the attention, and the token's position in the store.
+    """Return the windows of the chosen targets with each candidate inserted, (B, C, T); then three arrays (B, T):
+    whether each token is an ordinary word to score, one of an identifier or neither (-1), the attention, and the
+    token's position in the store.
     """
     ids, within, batch, positions = _insert_candidates(windows, targets, chosen)
     asked = batch.is_text & (within < 0)
@@ -259,7 +260,8 @@ def _non_overlapping(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def rank_first_scores(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rank of the first score in each row, 1 for the highest, and its share of rank 1; both float64 (I,).
+    """Return the rank of the first score in each row, 1 for the highest, and its share of the first place (1 / number
+    of those tied there, or 0); both float64 (I,).
 
     Ties share: the rank is the mean rank of those tied with it, and all that hold the first place have equal parts of
     it.
@@ -281,8 +283,8 @@ def inversion(
     kept: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> InvertedKind:
-    """Measure how well a model picks true identifiers among decoys from the words around them, for members and held-out
-    individuals: top-1 rate, mean reciprocal rank and bits.
+    """Measure how well a model's scores of the words around an identifier (``sums``, less those of the base model) pick
+    it among decoys, for members and held-out individuals: top-1 rate, mean reciprocal rank and bits.
 
     bits = log2(m + 1) - log2(rank).
 
@@ -331,8 +333,8 @@ def in_place(
     kept: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> InPlace:
-    """Measure how well a model ranks true identifiers among decoys at their own positions, for members and held-out
-    individuals, and the share extracted by given numbers of samples.
+    """Measure how well a model's scores of identifiers at their own positions (``sums``, less those of the base model)
+    rank them among decoys, for members and held-out individuals, and the share extracted by given numbers of samples.
 
     The bits are the exposure of an identifier [@carlini2019] among its decoys. With q the model's probability of the
     identifier, n draws contain it with probability 1 - (1 - q)^n: it is extracted where that is at least 0.5, as

@@ -66,7 +66,7 @@ def score_ladder(
     progress: Callable[[int], None] | None = None,
 ) -> Scores:
     """Return a model's log-probability of each diagnosis after each individual's cues, by rung (how much the attacker
-    knows). For a causal model, return also which text endings it completes.
+    knows). For a causal model with ``ends``, return also which texts it completes.
 
     Cost: for each individual and rung that adds to the cue a forward pass over the cue, which all diagnoses share, and
     each diagnosis; with ``ends`` of a causal model two more, over the ends of a fragment and a template.
@@ -108,8 +108,8 @@ def _name_log_probs(
     *,
     causal: bool,
 ) -> np.ndarray:
-    """Return the log-probability of each diagnosis name after a cue and a prompt, float64 (D,); the cue is cut to its
-    last ``room`` tokens.
+    """Return the log-probability of each diagnosis name after a cue (what the attacker knows) and a prompt, float64
+    (D,); the cue is cut to its last ``room`` tokens.
     """
     (ids,) = backend.encode([cue])
     if len(ids.ids) > room:
@@ -130,8 +130,8 @@ def _name_log_probs(
 def _completed_ends(
     model: Any, backend: _rust.LibraryTokenizer, special: SpecialIds, questions: Questions, texts: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return two bool arrays (N, R): whether a causal model, after a cue and the first half of a text, writes the
-    second half verbatim; and whether this was tested.
+    """Return two bool arrays (N, R): whether a causal model, after a cue and the first half of a text, writes the first
+    `END_TOKENS` tokens of the second half verbatim; and whether this was tested.
     """
     came, asked = (np.zeros((len(texts), len(RUNGS)), dtype=bool) for _ in range(2))
     prompts: dict[int, list[tuple[int, int, list[int]]]] = {}
@@ -190,9 +190,9 @@ def diagnosis_auc_excess(
     lacks: np.ndarray,
     chosen: np.ndarray,
 ) -> tuple[Estimate, int, int]:
-    """Return how much better a model's scores tell who has a diagnosis among members than among held-out individuals,
-    as mean AUC difference less that of the base model. Then the number of diagnoses, and of individuals in the smallest
-    group.
+    """Return the AUC with which a model's scores tell who ``has`` a diagnosis from who ``lacks`` it, of members minus
+    held-out individuals, less that of the base model, as mean over diagnoses. Then the number of diagnoses, and of
+    individuals or households in the smallest group.
 
     Parameters
     ----------
@@ -242,8 +242,9 @@ def _influence_estimate(value: float, influence: np.ndarray, units: np.ndarray) 
 
 
 def cue_scores(questions: Questions, seed: int) -> np.ndarray:
-    """Return the log-odds of each diagnosis from the words of the cues alone, without the model, by naive Bayes
-    cross-validated over households; float64 (N, R, D), NaN without a cue."""
+    """Return the log-odds of each diagnosis from the words of the cues (what the attacker knows) alone, without the
+    model, by naive Bayes cross-validated over households; float64 (N, R, D), NaN without a cue.
+    """
     num, units = len(questions.codes), questions.units
     found = np.full((num, len(questions.cues), len(questions.diagnoses)), np.nan)
     names = np.unique(units)
@@ -278,7 +279,7 @@ def ladder(
     num_bootstrap: int = 1000,
 ) -> Ladder:
     """Measure how well a model reveals members' diagnoses beyond the base model, at each rung (how much the attacker
-    knows). Placebo and cue-only baselines stand beside.
+    knows), and the same of three baselines: placebo, cues alone, and scores ``out`` of shadow models.
 
     Parameters
     ----------
@@ -321,15 +322,17 @@ def ladder(
     return Ladder(less_base=base is not None, sensitive=sensitive, other=other, verbatim=rates, templates=common)
 
 
-def _widen_intervals(results_of_rung: ToldDiagnoses, num_rungs: int) -> ToldDiagnoses:
-    """Return the estimates of one rung with intervals that hold simultaneously for all rungs."""
+def _widen_intervals(results_of_rung: ToldDiagnoses, num_results: int) -> ToldDiagnoses:
+    """Return the estimates of one rung (how much the attacker knows) with intervals that hold simultaneously for
+    ``num_results`` results.
+    """
     placebo, cue, out = (
-        one and simultaneous(one, num_rungs)
+        one and simultaneous(one, num_results)
         for one in (results_of_rung.placebo, results_of_rung.cue_only, results_of_rung.out_shadows)
     )
     return replace(
         results_of_rung,
-        told=simultaneous(results_of_rung.told, num_rungs),
+        told=simultaneous(results_of_rung.told, num_results),
         placebo=placebo,
         cue_only=cue,
         out_shadows=out,
@@ -339,8 +342,8 @@ def _widen_intervals(results_of_rung: ToldDiagnoses, num_rungs: int) -> ToldDiag
 def _completion_rates(
     questions: Questions, scores: Scores, base: Scores | None, kind: str, **draws: Unpack[Bootstrap]
 ) -> dict[str, Excess]:
-    """Return rung -> share of individuals, members and held-out ones, with a text that the model completes verbatim and
-    the base model does not.
+    """Return rung (how much the attacker knows) -> share of individuals, members and held-out ones, with a text of this
+    ``kind`` ("fragments" or "templates") that the model completes verbatim and the base model does not.
     """
     found = {}
     for rung, name in enumerate(RUNGS if kind in scores else ()):

@@ -103,7 +103,8 @@ def read_terms(path: Path | str) -> tuple[Diagnosis, ...]:
 def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesConfig, *, k: int, ids: str, seed: int,
         left_out: np.ndarray | None = None) -> Questions:  # fmt: skip
     """Make the clinical ladder's questions on up to ``config.num_individuals`` members and as many held-out
-    individuals. They hold each one's diagnoses and what an attacker knows at each rung.
+    individuals: each one's diagnoses, and what the attacker knows at each rung, including sentences of fewer than ``k``
+    individuals.
 
     Parameters
     ----------
@@ -174,7 +175,8 @@ def drawn_individuals(individuals: Individuals, most: int, seed: int, left_out: 
 
 
 def read_listed_records(records: str, ids: str, names: pa.Array, columns: Sequence[str]) -> pa.Table:
-    """Return a table of records with ``columns``, its ids normalised as those of the documents (``names``) were.
+    """Return the table of records in a file, with ``columns``; its individual ids are normalised by the setting
+    ``ids``, as those of the documents (``names``) were.
 
     Raises
     ------
