@@ -348,7 +348,9 @@ def _completion_rates(
     found = {}
     for rung, name in enumerate(RUNGS if kind in scores else ()):
         asked = scores[f"{kind} asked"][:, rung]
-        came = scores[kind][:, rung] & ~(base[kind][:, rung] if base else False)
+        came = scores[kind][:, rung]
+        if base:
+            came = came & ~base[kind][:, rung]
         member = questions.is_member[asked]
         if member.any() and not member.all():
             found[name] = two_sides(came[asked].astype(float), questions.codes[asked], member, limit=1.0, **draws)
