@@ -57,7 +57,8 @@ class Alignment:
         self._raise_if_misaligned(first + len(texts))
 
     def _raise_if_misaligned(self, num_documents: int) -> None:
-        """Raise `CorpusError` if the spans counted so far look like byte offsets, or like offsets into another text."""
+        """Raise `CorpusError` if so many spans in the first ``num_documents`` documents cut words that their offsets
+        must count bytes, or belong to another text."""
         where = f"detector {self.name}, documents 1 to {num_documents}"
         if (
             self.num_shifted >= _MIN_SHIFTED

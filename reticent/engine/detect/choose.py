@@ -59,7 +59,8 @@ class DetectorRow:
     depends: Callable[[Mapping[str, Any]], str] = lambda _: ""
 
     def options(self) -> dict[str, inspect.Parameter]:
-        """Return the detector's options by name, without those that are taken from the job's documents."""
+        """Return the parameters of the detector's class that its options set, by name; ``ids``, which comes from the
+        corpus settings, is left out."""
         parameters = inspect.signature(self.load()).parameters
         return {name: parameter for name, parameter in parameters.items() if name not in _OF_CORPUS}
 
@@ -69,14 +70,15 @@ class DetectorRow:
 
 
 def _why_common_words_matter(options: Mapping[str, Any]) -> str:
-    """Return why the spans of a detector that learns common words depend on other documents; "" if its options give it
-    a list of them."""
+    """Return why a detector's spans in one document depend on other documents: it learns the common words from all. ""
+    if its options name a list of them, or set ``guard`` (the common-word filter) to False."""
     has_list = options.get("common") or options.get("guard") is False
     return "" if has_list else "it learns the common words from all documents (the option common names a list of them)"
 
 
 def _why_batches_matter(_: Mapping[str, Any]) -> str:
-    """Return why the spans of a neural network depend on other documents: rounding varies with the batch shape."""
+    """Return why a neural detector's spans in one document depend on other documents, whatever its options: rounding
+    varies with the batch."""
     return "the last digits of a model's numbers depend on the documents in its batch"
 
 
@@ -200,8 +202,8 @@ def make_detectors(
     num_threads: int = 0,
     ids: Ids = "stop",
 ) -> list[Detector]:
-    """Return new detectors of these names, in their order. ``options`` maps a name to the keyword arguments of its
-    class; ``ids`` is the job's setting ``corpus.ids``.
+    """Return new detectors of these names, in order. ``options`` maps a name to the keyword arguments of its class;
+    ``ids`` says how individual ids in different spellings are treated (job setting ``corpus.ids``).
 
     Parameters
     ----------

@@ -70,7 +70,8 @@ def count_common_words(
         drawn = np.random.default_rng(0).random(num, dtype=np.float32) * num <= num_documents
 
     def count(batch: pa.RecordBatch, num_before: int) -> None:
-        """Count the words of a record batch (of its sampled documents, if a sample is drawn)."""
+        """Count the words of a record batch, or of its sampled documents if a sample is drawn; ``num_before`` documents
+        precede the batch."""
         if drawn is not None:
             batch = batch.filter(pa.array(drawn[num_before : num_before + batch.num_rows]))
         ids = batch.column("individual_id").cast(pa.string())

@@ -54,8 +54,8 @@ class DetectConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _collect_options(cls, values: Any) -> Any:
-        """Return the raw settings with all detector options under ``options``, whether they came from a detector's own
-        table or a short form, and with a preset expanded."""
+        """Return the unvalidated settings with all detector options under ``options``, whether given in a detector's
+        table or by a shorthand (``spacy = "PIPELINE"``), and with ``preset`` expanded."""
         if not isinstance(values, dict):
             return values
         values, options = dict(values), dict(values.get("options") or {})

@@ -89,8 +89,8 @@ class GazetteerDetector:
         return self.as_spans(pa.record_batch(found))
 
     def choice(self) -> tuple[Gazetteer, CommonWords | None]:
-        """Return the arguments of this detector for the fused pass of `detect_together`: compiled name lists, and
-        common words or None."""
+        """Return what `detect_together` passes to the Rust core for this detector: compiled name lists, and common
+        words or None."""
         return self._gazetteer, self.common_words or None
 
     def as_spans(self, found: pa.RecordBatch) -> pa.Table:

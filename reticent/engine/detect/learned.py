@@ -149,8 +149,8 @@ class LearnConfig:
         return cls(**{name: value for name, value in options.items() if name not in ("model", "key", "num_threads")})
 
     def weight(self, source: str) -> float:
-        """Return the training weight of documents whose labels come from this source: "marks", "teacher" or
-        "certain"."""
+        """Return the training weight of documents by the source of their labels: "marks" (annotators), "teacher"
+        (another detector) or "certain" (records and rules)."""
         return self.weights.get(source, WEIGHTS[source])
 
 
@@ -179,7 +179,8 @@ class _Header:
 
 
 def _check_header(header: _Header) -> None:
-    """Raise `TypeError`, `ValueError` or `KeyError` if a value of a file's header is none of a tagger."""
+    """Raise `TypeError`, `ValueError` or `KeyError` if a value in a tagger file's header is missing, of a wrong type or
+    inconsistent with another."""
     flags, names = (header.config["corpus"], header.config["affixes"]), (*header.categories, *header.hints)
     if not all(isinstance(flag, bool) for flag in flags) or not all(isinstance(name, str) for name in names):
         raise TypeError
@@ -247,7 +248,8 @@ class Tagger:
 
 
 def _row_numbers(counts: np.ndarray) -> np.ndarray:
-    """Return the number, from 0 on, of each row of a feature: of features with 2 and 3 rows 0, 1, 0, 1, 2."""
+    """Return for features with these ``counts`` of rows the index of each row within its feature, int64: for counts 2
+    and 3, 0, 1, 0, 1, 2."""
     ends = np.cumsum(counts, dtype=np.int64)
     return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
 

@@ -110,8 +110,8 @@ class Marks:
 
 
 def read_marks(corpus: Corpus, folder: Path | str, left_out: np.ndarray | None = None) -> Marks:
-    """Return a corpus's gold spans (column ``mentions`` or ``spans``) and the detected spans of ``spans.parquet`` as
-    flat arrays, for measuring recall and precision.
+    """Return a corpus's gold spans and the detected spans of ``folder/spans.parquet`` as flat arrays, for measuring
+    recall and precision; documents in the mask ``left_out`` count as not annotated.
 
     Documents that ``left_out`` (bool, one a document) names count as not annotated. What the detector ``gold`` found is
     left out, with the spans propagated from it: the gold standard is not measured against itself.
@@ -277,8 +277,8 @@ def _concatenate(parts: list[Any]) -> Any:
 
 
 def _line_spans(bounds: dict, categories: np.ndarray, word_bounds: list[np.ndarray]) -> LineSpans:
-    """Return spans with the first and the last (exclusive) word that each touches. ``bounds`` has document, start and
-    end of the spans in the line of all documents, ``word_bounds`` the starts and the ends of all words."""
+    """Return spans with the first and last (exclusive) word that each touches. ``bounds`` has their documents, starts
+    and ends in the concatenated text, ``word_bounds`` the starts and ends of all words."""
     starts, ends = word_bounds
     return LineSpans(
         document=bounds["document"],

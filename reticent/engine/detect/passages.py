@@ -284,8 +284,8 @@ class SpanCache:
         self._add_known(pa.concat_tables(tables), is_used=False)
 
     def _add_known(self, table: pa.Table, *, is_used: bool) -> None:
-        """Make the passages of a table known to the cache, marked as used in this run or not. Their hashes are merged
-        with sorted arrays less than twice as long, so that each hash is sorted only a few times."""
+        """Add a table of passage hashes and their spans to the cache in memory, marked as used in this run or not.
+        Sorted hash arrays of similar size are merged, so each hash is sorted only a few times."""
         hashes, rows = _halves(b"".join(table.column("passage").to_pylist())), np.arange(table.num_rows)
         rows += self._table.num_rows
         while self._sorted and len(self._sorted[-1][1]) < 2 * len(rows):

@@ -49,8 +49,8 @@ def propagate(
     num_threads: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, int]:
-    """Write a file with the detected spans and new ones at other occurrences of the same texts (schema `SPANS`); return
-    counts.
+    """Write a file (schema `SPANS`) with the detected spans and new ones where the same text occurs again, in the whole
+    corpus or the same individual (``scopes``, by label); return counts.
 
     A surface does not spread that has fewer than three letters or digits or is a number of up to three digits, nor a
     single word that the corpus writes in small letters more often than as a name, or that stands in it more often than
@@ -174,8 +174,8 @@ class _Codes:
         self.is_name = np.empty(0, dtype=np.uint8)
 
     def encode_labels(self, table: pa.Table) -> np.ndarray:
-        """Return the integer code of each span's label, uint32; also update ``reach`` and ``is_name``, which describe
-        each code."""
+        """Return the integer code of each span's label, uint32; also update, by code, ``reach`` (0 to 2: how far the
+        label propagates) and ``is_name``."""
         codes = self._labels.encode(table.column("label"))
         known = self._labels.values
         self.reach = np.array([_REACH[self._policy.scope_of(label)] for label in known], dtype=np.uint8)

@@ -151,8 +151,8 @@ class RecordsDetector:
         return pa.concat_tables(parts)
 
     def choice(self, batch: pa.RecordBatch) -> tuple[Records, np.ndarray, CommonWords | None, bool]:
-        """Return the arguments of this detector for the fused pass of `detect_together`: compiled records, each
-        document's row in them, common words or None, and whether initials match."""
+        """Return what `detect_together` passes to the Rust core for this detector: compiled records, each document's
+        row in them, common words or None, and whether initials match."""
         return self._records, self._record_rows(batch), self.common_words, self.initials
 
     def _record_rows(self, batch: pa.RecordBatch) -> np.ndarray:
@@ -352,7 +352,7 @@ def read_records(path: str | Path, fields: Mapping[str, str] | None = None, *, f
 
 
 def values_of(ids: pa.ChunkedArray, columns: Mapping[str, pa.ChunkedArray], where: str) -> Values:
-    """Return the non-trivial values of record columns as rows of individual_id, value, field type and label.
+    """Return the record values of two characters or more as rows of individual_id, value, field type and label.
     ``columns`` maps field to values, ``ids`` has each row's individual, ``where`` names the source in errors.
 
     Raises

@@ -16,8 +16,8 @@ from reticent.engine.detect.records import RecordsDetector
 
 
 def detect_together(detectors: Sequence[Detector], batch: pa.RecordBatch) -> dict[int, pa.Table]:
-    """Run the records detector and the gazetteer detector in one pass over the texts of a batch. Return a dict from the
-    detector's index in ``detectors`` to its spans (schema `BATCH_SPANS`).
+    """Run the records and gazetteer detectors in one pass over a batch's texts; return their spans by index in
+    ``detectors`` (schema `BATCH_SPANS`), or an empty dict if they cannot share a pass.
 
     Empty where not both are there, their numbers of threads differ, or the records stand beside the texts.
 

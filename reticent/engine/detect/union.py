@@ -53,7 +53,7 @@ def detect_spans(
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Run all detectors over a corpus, and write the union of their spans to ``folder/spans.parquet`` (schema `SPANS`;
-    secret); return counts.
+    secret); spans of an earlier run (``carried``) are reused. Return counts by detector.
 
     Spans are ordered by document, start and end; equal spans of one detector stand once. Documents are numbered
     without those in quarantine, as in ``corpus.without(quarantined_rows(folder))``.
@@ -127,8 +127,8 @@ def _is_exact(detector: Detector) -> bool:
 
 
 def _write_merged(file: SpanFile, merge_found: Callable[[], pa.Table], reused: Iterable[tuple[int, pa.Table]]) -> None:
-    """Write spans to the file in document order: those that ``merge_found()`` returns, and those reused from an earlier
-    run (``reused``: end of a range of documents, and its spans)."""
+    """Write to the file, in document order, the spans that ``merge_found()`` returns and those reused from an earlier
+    run; ``reused`` yields (end of a range of documents, spans of the range)."""
     found = merge_found()
     for end, before in reused:
         num_found = int(np.searchsorted(found.column("document").to_numpy(), end))
@@ -140,8 +140,8 @@ def _write_merged(file: SpanFile, merge_found: Callable[[], pa.Table], reused: I
 
 
 def _reused_spans(reused: ReusedSpans | None, first: int, end: int, union: _Union) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the spans that an earlier run found in documents ``first`` to ``end``, as (end of a range, its spans).
-    Documents are renumbered to skip quarantined ones."""
+    """Yield the spans that an earlier run found in documents ``first`` to ``end`` (exclusive), as (end of a range of
+    documents, spans of the range). Document numbers skip those quarantined now."""
     left_out = np.array([row["row"] - 1 for row in union.quarantine], dtype=np.int64)
     for stop, table in reused.between(first, end) if reused is not None else ():
         numbers = table.column("document").to_numpy()
@@ -179,7 +179,8 @@ class _Union:
         self._alignments = [Alignment(name) for name in names]
 
     def corpus_row(self, index: int) -> int:
-        """Return the corpus row number of the document with this index among the documents that are read."""
+        """Return the corpus row number of the ``index``-th document that is read; documents whose spans are reused from
+        an earlier run are not read."""
         return index if self.documents is None else int(self.documents[index])
 
     def detect_batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, list[Detected]]]:
