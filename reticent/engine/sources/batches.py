@@ -151,8 +151,8 @@ class RowRange:
     kept: np.ndarray | None
 
     def checked(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the documents in the batches read for these rows; `CorpusError` if the number of rows is not as
-        expected."""
+        """Yield the batches read for this range without the rows that are no documents (``kept`` False); `CorpusError`
+        if they do not have ``num_rows`` rows in total."""
         scanned = require_num_rows(batches, self.num_rows)
         return scanned if self.kept is None else filter_rows(scanned, self.kept)
 
@@ -164,8 +164,8 @@ def row_ranges(
     wanted: np.ndarray | None,
     min_rows: int,
 ) -> Iterator[RowRange]:
-    """Yield each range of consecutive rows that holds a document of ``wanted``: a whole file, or neighbouring row
-    groups that together have at least ``min_rows`` rows.
+    """Yield the ranges of consecutive rows that hold a document in the mask ``wanted``: whole files, or neighbouring
+    row groups of ``min_rows`` rows together. The mask ``kept`` marks the rows that are documents.
 
     Parameters
     ----------

@@ -42,8 +42,8 @@ def canonical(
     null_texts: bool = False,
     time_zone: str | None = None,
 ) -> pa.RecordBatch:
-    """Return a batch with its columns renamed and cast to the schema `DOCUMENTS`, and every value checked; ``wanted``
-    maps our column names to the source's.
+    """Return a batch with columns renamed and cast to the schema `DOCUMENTS`, and every value checked. ``wanted`` maps
+    names in that schema to the source's; ``fold`` normalises ids; ``file`` and ``first_row`` are for errors.
 
     With ``fold``, ids of individuals are in their folded form. A text may be null only with ``null_texts``. Times with
     a zone, in columns of the source, are read in ``time_zone``.
@@ -122,7 +122,7 @@ def _cast(array: pa.Array, name: str, column: str, file: Path | str, first_row: 
 
 
 def _plain_values(array: pa.Array) -> pa.Array:
-    """Return the column with a dictionary encoding undone, and of type JSON its text."""
+    """Return a column with dictionary encoding undone, or, if it is of Arrow's type JSON, as its text."""
     if isinstance(array, pa.DictionaryArray):
         if _is_view(array.type.value_type):  # by whose number Arrow does not look up
             array = pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(pa.large_string()))
@@ -146,7 +146,7 @@ def is_whole(kind: pa.DataType) -> bool:
 
 
 def as_text(array: pa.Array, column: str, file: Path | str, time_zone: str | None = None) -> pa.Array:
-    """Return a source column that is not in `DOCUMENTS` as strings; nulls stay.
+    """Return an additional column of the source, which `DOCUMENTS` does not define, as strings; nulls stay.
 
     A time with a zone is written as the clock of ``time_zone`` shows it; without one, every time of the column must be
     midnight in UTC, as of a date. A time without a zone keeps its day. So no result depends on who reads, and where.
@@ -263,8 +263,8 @@ class Reader:
         row: int = 0,
         repaired: Counter[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the documents of a file (fragment) as checked record batches with these columns of `DOCUMENTS`; columns
-        that the source does not have are skipped.
+        """Yield the documents of a file or table (fragment) as checked batches with these columns of `DOCUMENTS`,
+        without those that the source lacks. ``row`` numbers the first row for errors; ``repaired`` counts repairs.
 
         Parameters
         ----------

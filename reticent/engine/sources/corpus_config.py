@@ -80,7 +80,8 @@ class Warehouse(Section):
         self._check_settings_of_kind(row_of(remote[0]).kind, given)
 
     def _check_settings_of_kind(self, kind: str, given: Sequence[str]) -> None:
-        """Raise `PolicyError` for settings that do not apply to this kind of source ("database", "lake" or other)."""
+        """Raise `PolicyError` if the settings named in ``given`` do not apply to this kind of source ("database",
+        "lake" or other), or if those of a database are incomplete or contradictory."""
         chosen = [name for name in given if name not in ("version", "opt_out", "row_security")]
         if kind != "database":
             if chosen := [name for name in given if name != "version"]:

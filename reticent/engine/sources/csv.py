@@ -232,7 +232,8 @@ def read_csv(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
 
 
 def _refuse_header(batch: pa.RecordBatch, file: Path, row: int) -> None:
-    """Raise `CorpusError` if a row repeats the header, as in concatenated files; a file of one column may."""
+    """Raise `CorpusError` if a row repeats the header, as in concatenated files; batches of one column are not
+    checked."""
     if batch.num_columns < 2:
         return
     import pyarrow.compute as pc

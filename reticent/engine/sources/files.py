@@ -54,8 +54,8 @@ _MARKS: Final = frozenset(mark.partition("/")[0] for mark in TABLES)
 
 
 def table_error(folder: Path | str, mark: str) -> CorpusError:
-    """Return the error for document files that belong to a data-lake table (Delta, Iceberg …); ``mark`` is the key of
-    its kind in `TABLES`."""
+    """Return the error that document files belong to a data-lake table (Delta, Iceberg …); ``mark``, a key of `TABLES`,
+    is the file pattern that identifies its kind."""
     what, instead = TABLES[mark]
     address = f"delta+{folder}" if "://" in str(folder) else f"delta://{folder}"
     return CorpusError(f"{folder}: {what}, whose files hold rows that were deleted too; {instead.format(address)}")
@@ -124,7 +124,8 @@ def find_files(sources: Sequence[str | Path], is_document: Callable[[Path], bool
 def _find_in_source(
     source: Path, found: Found, is_document: Callable[[Path], bool], results: set[Path]
 ) -> Iterator[Path]:
-    """Yield the document files of a source (file, folder or glob); run folders passed over are added to ``results``."""
+    """Yield the document files of a source (file, folder or glob). Run folders that are skipped, as they hold results,
+    are added to ``results``; other skipped files are counted in ``found``."""
     mode = _mode(source)
     if mode is not None and stat.S_ISDIR(mode):
         if holds_results(source):
@@ -144,7 +145,8 @@ def _find_in_source(
 def _find_in_folder(
     source: Path, found: Found, is_document: Callable[[Path], bool], results: set[Path]
 ) -> Iterator[Path]:
-    """Yield the document files in a folder and its subfolders, and count in ``found`` what is passed over."""
+    """Yield the document files in a folder and its subfolders. Skipped run folders are added to ``results``; other
+    skipped entries are counted in ``found``."""
     folders = [(str(source), str(source))]
     while folders:
         folder, nearest = folders.pop()
@@ -191,7 +193,8 @@ def _parts_before_glob(source: Path) -> list[str]:
 
 
 def _find_by_glob(source: Path, found: Found, results: set[Path]) -> Iterator[Path]:
-    """Yield the files that a glob matches, and count in ``found`` what is passed over."""
+    """Yield the files that a glob matches. Skipped run folders are added to ``results``; other skipped entries are
+    counted in ``found``."""
     parts = source.parts
     named = _parts_before_glob(source)
     if "**" in parts or len(parts) - len(named) > 3:

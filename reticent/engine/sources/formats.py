@@ -53,7 +53,8 @@ def read_arrow(file: Path, request: Request) -> Iterator[pa.RecordBatch]:
 
 
 def _check_end(source: pa.MemoryMappedFile, at: int, file: Path) -> None:
-    """Raise `CorpusError` for an Arrow IPC stream that was cut between two batches, or is followed by further bytes."""
+    """Raise `CorpusError` if the end marker of an Arrow IPC stream is not at offset ``at``, as in a stream cut between
+    two batches, or if further bytes follow it."""
     end = source.tell()
     source.seek(at)
     if source.read(end - at) not in END_MARKERS:
@@ -202,8 +203,8 @@ def _dict_of_distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _blame_line(data: bytes, columns: list[str], file: Path, first_row: int) -> NoReturn:
-    """Raise `CorpusError` that names the first invalid line of a block that could not be parsed; names of other columns
-    may be data."""
+    """Raise `CorpusError` that names the first invalid line of a block that could not be parsed; only names in
+    ``columns`` are shown, as others may be data."""
     kinds: dict[str, str] = {}
     for number, line in enumerate(filter(bytes.strip, data.split(b"\n"))):
         where = f"{file} row {first_row + number + 1}"

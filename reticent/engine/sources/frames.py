@@ -245,8 +245,8 @@ class LazySource(_InMemory):
 
 
 def digest_of(name: str, chunks: Iterable[pa.Array]) -> bytes:
-    """Return a hash (SHA-256 of each part) of a column's values, which does not depend on its chunks or on Arrow's
-    string layout."""
+    """Return the joined SHA-256 digests of a column's validity, lengths and values, which do not depend on its chunks
+    or Arrow's string layout; b"" for a type that is never read."""
     parts: dict[str, Any] = {}
     for chunk in chunks:
         for start in range(0, len(chunk), ROWS_PER_GROUP):

@@ -388,7 +388,8 @@ class _MarkedReader:
 def marked_reader(
     format: str, parse: _Parser, *, individual: str = r"(?s)(.*)", counts_line_ends: bool = False
 ) -> Callable[[Path, Request], Iterator[pa.RecordBatch]]:
-    """Return a function that reads files of an annotated format as record batches, for the table of formats.
+    """Return a function that reads files of an annotated format as record batches; ``parse`` parses one file, and
+    ``individual`` is the default regular expression for the individual in a document id.
 
     Parameters
     ----------
@@ -418,7 +419,8 @@ def _make_batch(rows: list[tuple[Any, ...]], columns: Sequence[str], file: Path)
 def _character_ranges(
     document: MarkedDocument, unit: str, crlf: bool, repaired: Counter[str]
 ) -> list[list[tuple[int, int]]]:
-    """Return the character ranges of each annotation, checked against the text that it quotes.
+    """Return the character ranges (start, end) of each annotation's parts, converted from offsets in ``unit`` and
+    checked against the text that it quotes; `CorpusError` if they do not fit.
 
     With ``crlf``, offsets that counted the line ends of a file before XML made one character of each are repaired, if
     as they stand not all marks fit and then all do.
@@ -444,8 +446,8 @@ def _character_ranges(
 def _convert_offsets(
     document: MarkedDocument, unit: str, crlf: bool
 ) -> tuple[list[list[tuple[int, int]]], tuple[int, int, int, str] | None]:
-    """Return the character ranges of all annotations, with offsets read in this unit, and the first that does not match
-    the text, (number, start, end, fault), or None."""
+    """Return the character ranges of all annotations, with offsets read in this unit, and None; or, if one does not
+    match the text, an empty list and the first such as (number, start, end, fault)."""
     text = document.text
     bounds = _offsets_in_unit(text, unit, crlf)
     last = int(bounds[-1])
@@ -474,8 +476,8 @@ def _convert_offsets(
 
 
 def _offsets_in_unit(text: str, unit: str, crlf: bool) -> np.ndarray:
-    """Return the offset of every character, and of the end, counted in this unit (characters, bytes or UTF-16),
-    int64."""
+    """Return the offset of every character, and of the end, counted in this unit (characters, bytes or UTF-16), int64;
+    with ``crlf`` a line end counts as two."""
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     widths = np.ones(len(points), dtype=np.int64)
     if unit == "bytes":

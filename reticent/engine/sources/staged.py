@@ -88,7 +88,8 @@ def stage(
     progress: Callable[[int], None] | None = None,
     withdrawals: Withdrawals | None = None,
 ) -> dict[str, Any]:
-    """Copy the documents of a remote source to Parquet files in a folder, every value checked; return counts.
+    """Copy the documents of a remote source to Parquet files in a folder, every value checked, without those of
+    withdrawn individuals; ``more`` names additional columns. Return counts.
 
     Lists and a table of who withdrew are read first: their texts are never written, nor does a database send them.
 
@@ -467,8 +468,8 @@ class Refreshed:
         fetched_texts: _Fetched,
         held: OrderedDict[int, pa.Array],
     ) -> pa.Array:
-        """Return the text of each row: from its row in the earlier copy (-1: none), else newly fetched by its SHA-256
-        where ``is_new``, else null."""
+        """Return the text of each row: from its row in the earlier copy (``earlier_rows``; -1: none), else, where
+        ``is_new``, newly fetched by its SHA-256 in ``digests``, else null."""
         sources = [pa.nulls(1, pa.large_string())]
         places = np.zeros(len(earlier_rows), np.int64)
         if len(old := np.flatnonzero(earlier_rows >= 0)):
