@@ -188,16 +188,16 @@ def trainings_by_recipe(job: Job, model: ModelSection) -> list[Training]:
 
 
 def head_starts(job: Job, head: HeadConfig, model: ModelSection) -> list[Training | None]:
-    """Return the encoders of a model section on which a classification or tagging head is trained, as
-    ``head.from_recipes`` selects them: trainings by recipe and seed, and first None for the base model."""
+    """Return the encoders of a model section from which a classification or tagging head is trained, as
+    ``head.from_recipes`` selects them: first None for the base model, then trainings by recipe and seed."""
     found: list[Training | None] = [None, *trainings_by_recipe(job, model)]
     wanted = head.from_recipes or ("base", *model.recipes)
     return [start for start in found if (start.recipe if start else "base") in wanted]
 
 
 def measurements_of(job: Job, model: ModelSection) -> list[Measurement]:
-    """Return the models of a model section that the audit measures: its base model, then every checkpoint by recipe,
-    seed and epoch. A model that was trained elsewhere may have no base model."""
+    """Return the models of a model section that the audit measures: its base model, if it has one, then by recipe and
+    seed every kept checkpoint, or the last one only (``audit.every_checkpoint = false``)."""
     epochs = job.training(model).epochs_kept()
     kept = epochs if job.audit.every_checkpoint else epochs[-1:]
     own = trainings_by_recipe(job, model)

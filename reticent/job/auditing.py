@@ -122,9 +122,8 @@ def named_groups(run: Run) -> dict[str, np.ndarray]:
 
 
 def audited_tokens(run: Run, model: str, name: str) -> TokenStore:
-    """Open the token store ``tokens/MODEL/NAME`` for the audit, without canaries: only members have some, and they are
-    audited separately. For a positive control: the repeated members' documents and a sample of non-members drawn in the
-    same way."""
+    """Open the token store ``tokens/MODEL/NAME`` for the audit, without canaries. For a positive control (trained on
+    repeated documents) only documents of the repeated members and an equal share of non-members."""
     store = open_tokens(run.folder / f"tokens/{model}/{name}")
     asked = _sampled_rows(run, model, store)
     if run.job.canaries is not None and name != OWN_TOKENS[USER_INFERENCE]:
@@ -139,8 +138,8 @@ def _find_model_section(run: Run, model: str) -> ModelSection:
 
 
 def _sampled_rows(run: Run, model: str, store: TokenStore) -> np.ndarray | None:
-    """Return the rows (int64) of a store's documents that the audit of a positive control samples; None: all
-    documents."""
+    """Return the rows (int64) of a store's documents that the audit uses of a positive control, a model trained on
+    repeated documents of some members; None for any other model, of which it uses all."""
     num = _find_model_section(run, model).repeated
     if num is None:
         return None
@@ -175,8 +174,8 @@ def read_categories(run: Run, splits: tuple[str, ...]) -> WordCategories:
 
 
 def categorize_words(flagged: FlaggedWords, policy: Policy) -> WordCategories:
-    """Return for each word of ``flagged`` the category of direct identifier that it belongs to, or none, as
-    `read_categories` does; ``policy`` says which categories are protected wherever they occur."""
+    """Return for each word of ``flagged`` (documents with detected spans) the category of direct identifier that it
+    belongs to, or none; ``policy`` says which categories are protected wherever they occur."""
     known: dict[str, int] = {"": 0}
     codes, lengths = [np.empty(0, dtype=np.int16)], [np.zeros(1, dtype=np.int64)]
     corpus_wide = [np.empty(0, dtype=np.bool_)]
@@ -204,8 +203,8 @@ def _words_in_spans(
     flagged: FlaggedWords, part: Any, words: Any, offsets: np.ndarray, starts: np.ndarray, ends: np.ndarray,
     chosen: np.ndarray,
 ) -> np.ndarray:  # fmt: skip
-    """Return whether each word of a batch lies in one of the ``chosen`` spans (a bool mask over ``starts`` and
-    ``ends``), bool (num words,)."""
+    """Return whether each word of a batch lies in a span that the mask ``chosen`` selects, bool (num words,).
+    ``offsets`` index by document the spans' ``starts`` and ``ends``."""
     before = np.concatenate([[0], np.cumsum(chosen)]).astype(np.int64)
     bounds = (np.ascontiguousarray(starts[chosen]), np.ascontiguousarray(ends[chosen]))
     covered = _rust.mark_spans(part.texts, words, before[offsets], *bounds, num_threads=flagged.num_threads).mask
@@ -319,9 +318,8 @@ def scoring_work(run: Run, measurement: Measurement) -> Workload:
 
 
 def _inversion_work(run: Run, settings: Any, audit: dict[str, Any], folds: int) -> float:
-    """Return the number of tokens that inversion passes through the model: a window for each target and each of its
-    candidates (for a masked model once for each of ``folds`` groups of words), and a sentence for each term, candidate
-    and template."""
+    """Return the number of tokens that the inversion attack, which ranks each hidden identifier among decoys, passes
+    through the model; a masked model scores each candidate ``folds`` times."""
 
     sides = read_manifest(run.folder / "split").counts
     individuals, candidates = sides[MEMBERS] + sides[HELDOUT], settings.num_decoys + 1

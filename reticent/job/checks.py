@@ -307,8 +307,8 @@ def _require_extras(run: Run) -> None:
 
 
 def _check_noise(job: Job) -> None:
-    """Raise `PolicyError` for a noisy support threshold with deduplication over the whole corpus, by which one
-    individual changes the documents of others."""
+    """Raise `PolicyError` if the support threshold (individuals per word) is noisy and deduplication covers the whole
+    corpus, so that one individual's copy removes documents of others."""
     if job.threshold.epsilon is not None and job.dedup.mode != "off" and job.dedup.scope == "corpus":
         raise PolicyError(
             'threshold.epsilon: bounds nothing with dedup.scope = "corpus", where the copy of one individual takes '
@@ -317,7 +317,7 @@ def _check_noise(job: Job) -> None:
 
 
 def _check_private(run: Run) -> None:
-    """Raise `PolicyError` for a private recipe that its training would refuse, and for settings of DP-SGD or of plain
+    """Raise `PolicyError` for a DP-SGD recipe that its training would refuse, and for settings of DP-SGD or of plain
     gradient clipping that no recipe uses."""
     is_private = {model.name: [run.job.recipe(name).private for name in model.recipes] for model in run.job.model}
     wanted = any(map(any, is_private.values())) or any(head.private for head in run.job.heads)
@@ -341,8 +341,8 @@ def _check_private(run: Run) -> None:
 
 
 def _refuse_unused_clipping(settings: TrainConfig, table: str) -> None:
-    """Raise `PolicyError` for a plain ``max_grad_norm`` other than the default, for settings that only DP-SGD recipes
-    use."""
+    """Raise `PolicyError` if training settings that only DP-SGD recipes use change ``max_grad_norm``, which has no
+    effect there; ``table`` names them in the message."""
     if settings.max_grad_norm != TrainConfig.model_fields["max_grad_norm"].default:
         raise PolicyError(
             f"{table}.max_grad_norm: every recipe is DP-SGD, which clips the gradient of each unit to "
@@ -368,7 +368,7 @@ def _require_bases(run: Run, *, trains: bool) -> None:
     for model in run.job.model:
         if model.foundation is not None:
             _require_matching_architecture(model, model.foundation)
-            _require_existing_path(model.foundation.text, f"model {model.name}: foundation.text", beside=("reference",))
+            _require_existing_path(model.foundation.text, f"model {model.name}: foundation.text", names=("reference",))
             _require_existing_path(model.foundation.vocabulary, f"model {model.name}: foundation.vocabulary")
         if model.base is not None:
             window_length = run.job.training(model).window_length if trains else 0
@@ -395,10 +395,10 @@ def _require_matching_architecture(model: ModelSection, foundation: FoundationCo
         )
 
 
-def _require_existing_path(path: str | None, setting: str, beside: tuple[str, ...] = ()) -> None:
-    """Raise `ArtifactError` where the path or glob pattern of a setting matches no file. None, URLs, and the keywords
-    in ``beside`` that the setting also takes are accepted."""
-    if path is not None and path not in beside and "://" not in path and not glob.glob(path, recursive=True):
+def _require_existing_path(path: str | None, setting: str, names: tuple[str, ...] = ()) -> None:
+    """Raise `ArtifactError` where the path or glob pattern of a setting matches no file. None, URLs, and the ``names``
+    that the setting also takes are accepted."""
+    if path is not None and path not in names and "://" not in path and not glob.glob(path, recursive=True):
         raise ArtifactError(f"{setting}: {path}: no such file or folder")
 
 
@@ -441,8 +441,8 @@ def require_audit(run: Run) -> None:
 
 
 def refuse_too_few(job: Job, sides: tuple[int, int]) -> None:
-    """Raise `PolicyError` for shadow models with fewer members or held-out individuals (``sides``) than may be
-    published, and for a positive control with more repeated members than there are."""
+    """Raise `PolicyError` if the numbers of members and held-out individuals (``sides``) are below the smallest
+    publishable group, for shadow models, or the members fewer than a positive control repeats."""
     if job.audit.shadow is not None:
         least = job.audit.small_cell
         for name, there in zip(("members", "held-out individuals"), sides, strict=True):

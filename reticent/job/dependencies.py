@@ -109,8 +109,8 @@ def by_household(job: Job) -> bool:
 
 
 def unaccounted_stages(job: Job, model: ModelSection, recipe: Recipe | None = None) -> tuple[str, ...]:
-    """Return the data-dependent stages (`STAGES`) before a private training that its epsilon does not cover, as they
-    read every individual's documents; without those that its recipe itself has (`unaccounted_steps`)."""
+    """Return the names of the stages before a DP-SGD training that read every individual's documents and are not
+    covered by its epsilon; such steps of the recipe itself are in `unaccounted_steps`."""
     settings = job.training(model).dp
     assert settings is not None  # the job was checked
     of_record = settings.unit == "record"

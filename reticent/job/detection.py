@@ -24,7 +24,8 @@ from reticent.job.staged import staged_job
 
 
 def detect_documents(job: Job, *, keep: bool, evaluate: bool, progress: Progress) -> DetectedSpans:
-    """Run a job's detectors; return their counts and, if asked, the comparison of their spans with the gold spans.
+    """Run a job's detectors; return the counts of spans and, with ``evaluate``, their comparison with the gold spans.
+    With ``keep`` the spans stay in the run folder.
 
     Parameters
     ----------

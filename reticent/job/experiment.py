@@ -91,7 +91,8 @@ def experiment_job(
     bases: Mapping[str, str] | None = None,
     num_individuals: int | None = None,
 ) -> str:
-    """Return the text of the job file (TOML) of the experiment at a size, one of `SIZES`.
+    """Return the text of the job file (TOML) of the standard experiment, which compares protected with unprotected
+    training, at a size of `SIZES`.
 
     Parameters
     ----------
@@ -141,8 +142,8 @@ def minimal_job(
     bases: Mapping[str, str] | None = None,
     num_individuals: int | None = None,
 ) -> str:
-    """Return the text of a short job file (TOML): one protected model beside its unprotected twin, which shows that the
-    attacks work.
+    """Return the text of a short job file (TOML) with one protected model and its unprotected twin, on which the
+    attacks should succeed.
 
     Parameters are those of `experiment_job`; without ``bases`` a small causal model is pre-trained first.
 
@@ -180,7 +181,7 @@ def _num_synthetic_individuals(size: Size) -> int:
 
 def _with_power_comments(text: str, num_individuals: int | None) -> str:
     """Return a job file's text with comments on its statistical power at the top, and with shadow models if there are
-    enough individuals for the verdict *within*."""
+    enough individuals to show a membership risk within its threshold."""
     job = parse_job(parse_toml(text))
     sides = None if num_individuals is None else expected_sides(job, num_individuals)
     recipes = [name for model in job.model for name in model.recipes if name.removeprefix("pp") in PLAIN]
@@ -237,7 +238,8 @@ def _header_lines(size: str, chosen: Size, out: str, generated: bool) -> list[st
 
 
 def _corpus_lines(corpus: Mapping[str, Any], detect: Mapping[str, Any], *, reference: bool) -> list[str]:
-    """Return the TOML lines of the sections corpus, split and detect."""
+    """Return the TOML lines of the sections corpus, split and detect; ``reference`` reserves individuals for
+    pre-training."""
     return [
         "[corpus]",
         *_table_lines(corpus, {"individual_id": "whose document it is: everything is counted and split by individual"}),
@@ -309,13 +311,14 @@ _OBJECTIVES = {"mlm": "masked words, BERT-like", "clm": "the next token, GPT-lik
 
 
 def _ngram_recipe_lines(objectives: Iterable[str]) -> list[str]:
-    """Return the TOML lines of the recipes that protect n-grams of up to three words (§6.5)."""
+    """Return the TOML lines of the recipes that protect n-grams of up to three words, one for each objective (mlm,
+    clm)."""
     lines = [[f"[recipes.pp{each}-n3]", f'base = "pp{each}"', "n = 3"] for each in objectives]
     return [*(line for recipe in lines for line in (*recipe, ""))]
 
 
 def _classify_lines(size: Size) -> list[str]:
-    """Return the TOML lines of the downstream classification task (§6.2)."""
+    """Return the TOML lines of the downstream task: classification of documents with heads on the trained models."""
     return [
         "[classify]        # documents by their class, from the last layer of the models of 8 epochs and of 64",
         *_table_lines(size.classify, {"learning_rate": "published: 2e-5; small models learn nothing with it"}),

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def tokens_of(run: Run) -> dict[str, str]:
-    """Return the path in the run folder of each model's token store of members, from which models learn, by name of its
-    export (``tokens-MODEL``)."""
+    """Return, by name of its export (``tokens-MODEL``), the path in the run folder of each model's token store of
+    members, from which models are trained."""
     return {f"tokens-{model.name}": f"tokens/{model.name}/train" for model in run.job.model}
 
 
 def _recipes_by_tokens(run: Run, model: ModelSection) -> dict[str, list[str]]:
-    """Return for each token store of a model, by name, the recipes that are trained on that store alone."""
+    """Return, by name of the model's token store, the recipes that are trained on that store and no other."""
     found: dict[str, list[str]] = {"train": []}
     for name in model.recipes:
         if run.job.recipe(name).context != "surrogate":  # which trains on others in each epoch
@@ -32,8 +32,8 @@ def _recipes_by_tokens(run: Run, model: ModelSection) -> dict[str, list[str]]:
 
 
 def warn_of_other_tokens(run: Run, model: ModelSection, leaving: Sequence[str]) -> None:
-    """Warn of recipes that are trained on none of the exported token stores (``leaving``), as they have another
-    protection or text."""
+    """Warn of recipes that are trained on none of the exported token stores (``leaving``: their names), because their
+    protection or text differs."""
     taken = _recipes_by_tokens(run, model)
     others = set(model.recipes).difference(*(taken[name] for name in leaving))
     if others:

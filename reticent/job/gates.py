@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 def gate_settings(run: Run) -> dict[str, Any]:
-    """Return the job's gates and its verdict thresholds by risk as JSON values; empty where it has none."""
+    """Return the job's gates (limits that measures must meet) and its verdict thresholds by risk as JSON values; empty
+    where it has none."""
     settings: dict[str, Any] = {}
     if run.job.gate:
         settings["gates"] = [gate.model_dump() for gate in run.job.gate]
@@ -31,15 +32,15 @@ def gate_settings(run: Run) -> dict[str, Any]:
 
 
 def judge_settings(run: Run) -> dict[str, Any]:
-    """Return the settings that the verdict depends on as JSON values: the gates, the thresholds by risk, and the
-    release context, which decides the risks that count."""
+    """Return the settings that the verdict depends on as JSON values: the gates, the thresholds by risk, and who gets
+    access to the model, which decides the risks that count."""
     access = run.job.dossier.access
     return gate_settings(run) | ({} if access is None else {"access": access})
 
 
 def gate_step(run: Run) -> Step:
-    """Return the step that writes the artefact ``gates``: the gates, and whether they were fixed before anything was
-    trained."""
+    """Return the step that writes the artefact ``gates``: the limits that measures must meet, and whether they were
+    fixed before anything was trained."""
     return Step.of(Artefact("gates", "gates", gate_settings(run), {}), partial(_build_gates, run))
 
 
@@ -53,8 +54,8 @@ def _build_gates(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def judge_gates(run: Run, evidence: AuditEvidence) -> AuditEvidence:
-    """Return the evidence with the verdict of the job's gates and of the default one filled in; without a verdict if
-    the job has no gate and the default one does not fail."""
+    """Return the evidence with the verdict on the job's gates (limits on measures) and on the default gate; the verdict
+    is None if the job has no gate or threshold and the default gate does not fail."""
 
     found = verdict(
         evidence.every_model,

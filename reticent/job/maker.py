@@ -61,8 +61,8 @@ def build_step(run: Run, step: Step) -> None:
 
 @contextmanager
 def _open_output(run: Run, artefact: Artefact, resume: bool | None) -> Iterator[Output]:
-    """Open an artefact for writing; at its end check that its inputs are unchanged, and record its duration
-    and peak memory."""
+    """Open an artefact for writing, and at its end check that its inputs are unchanged and record its duration and peak
+    memory; ``resume`` says whether to continue an interrupted build (None: it cannot)."""
     started = time.perf_counter()
     counts: dict[str, Any] = {}
     path, about = run.folder / artefact.name, {"config": artefact.settings, "inputs": artefact.inputs}

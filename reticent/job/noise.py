@@ -41,8 +41,8 @@ KEY = "threshold.key"
 def protection_index(
     run: Run, index: NgramIndex, k: int, individuals: Individuals | None = None, *, words: Words = "counted"
 ) -> NgramIndex:
-    """Return the n-gram index whose supports decide what is protected: ``index`` itself where words are counted without
-    noise, else a copy with the supports that noise or the public list put in their place.
+    """Return the n-gram index whose supports (individuals per n-gram) decide what is protected: ``index`` itself for
+    plain counts, else a copy with supports changed by noise or the public word list.
 
     ``individuals`` say who are the members that it counts, by default those of the run; ``words`` are as in `Policy`.
     """
@@ -57,16 +57,16 @@ def protection_index(
 
 
 def noise_of(run: Run, k: int, words: Words) -> Noise | None:
-    """Return the noise on the support threshold ``k`` of a recipe. ``words`` says whose supports count (counted words,
-    a private vocabulary, a public list); None where these have no noise."""
+    """Return the noise on the support threshold ``k`` (individuals per word) for ``words`` that are "counted" or drawn
+    into a "private" vocabulary; None if there is none, as for a "public" list."""
     if words == "public":
         return None
     return counted_noise(run.job) if words == "counted" else vocabulary_noise(run, k)
 
 
 def counted_noise(job: Job) -> Noise | None:
-    """Return the noise that is added to the counted supports of words. None for a job without noise, or with a private
-    vocabulary and no recipe that reads counted supports: that noise would cost privacy budget for nothing."""
+    """Return the noise on the counted supports of words (individuals per word). None for a job without noise, or with a
+    private vocabulary and no recipe that reads counted supports: noise would waste privacy budget."""
     noise, recipes = job.threshold.noise, list(map(job.recipe, recipes_of(job)))
     is_read = any(recipe.words == "counted" and recipe.protected_flags & INDIRECT for recipe in recipes)
     return noise if is_read or all(recipe.words != "private" for recipe in recipes) else None
@@ -78,9 +78,8 @@ def recipes_of(job: Job) -> list[str]:
 
 
 def vocabulary_noise(run: Run, k: int) -> Noise | None:
-    """Return the noise by which a private vocabulary is drawn. None where the members are so few that even a word used
-    by all of them would more likely be left out than drawn: then only the public list remains. Only the number of
-    members decides, which is public or declared."""
+    """Return the noise for drawing a private vocabulary; None where the members, whose number is public or declared,
+    are so few that even a word of all of them would probably be left out."""
     noise = run.job.threshold.noise
     assert noise is not None  # the job was checked
     number = _declared_num_individuals(run.job)
@@ -111,8 +110,8 @@ def _is_public(run: Run, index: NgramIndex) -> np.ndarray:
 def _with_noisy_supports(
     run: Run, index: NgramIndex, k: int, noise: Noise, individuals: Individuals | None, listed: np.ndarray | None = None
 ) -> NgramIndex:
-    """Return a copy of an index in which the words that the noisy threshold protects have a support below ``k``;
-    ``listed`` (bool, a word) marks words of the public list, which need no votes."""
+    """Return a copy of an index in which the words that the noisy threshold protects have a support (number of
+    individuals) below ``k``; the mask ``listed`` marks words of the public list, which get no votes."""
     words: Words = "counted" if listed is None else "private"
     key = _derive_key(run, words)
     if noise.max_words is None:
@@ -129,9 +128,8 @@ def _with_noisy_supports(
 def _count_votes(
     run: Run, index: NgramIndex, individuals: Individuals, noise: Noise, key: bytes, listed: np.ndarray | None
 ) -> np.ndarray:
-    """Return for each word of an index how many members vote for it, int64 (num words,), before any noise. A member
-    votes for at most ``noise.max_words`` of the words they use, drawn by ``key``; words on the public list (``listed``)
-    need no vote and have 0."""
+    """Return how many members vote for each word of an index, int64 (num words,), before noise. A member votes for at
+    most ``noise.max_words`` of their words, drawn by ``key``; public words (mask ``listed``) get 0."""
 
     assert noise.max_words is not None
     if noise.delta * index.num_units >= 1:
@@ -150,8 +148,8 @@ def _count_votes(
 
 
 def noise_settings(run: Run, policy: Policy) -> dict[str, Any]:
-    """Return the noise settings that a token store depends on, for its manifest: empty without noise, else with the
-    key's hash. Inspecting a plan draws no key; without one no tokens are up to date."""
+    """Return the noise settings that a token store depends on, for its manifest, with the random key's hash; a
+    read-only run draws no key, and gives no hash without one. Empty if words are counted without noise."""
     told: dict[str, Any] = {}
     if policy.words != "counted":
         assert policy.public_words is not None  # the job was checked
@@ -172,8 +170,8 @@ def _noise_fields(noise: Noise) -> dict[str, Any]:
 
 
 def vocabulary_name(run: Run, words: Words) -> str:
-    """Return the name of the private vocabulary in the privacy budget's ledger, derived from its key; inspecting a plan
-    draws no key."""
+    """Return the name of the private vocabulary in the privacy budget's ledger, with a hash of its key, or with
+    ``words`` as long as the run has no key."""
     is_keyed = (run.folder / KEY).exists()
     return f"vocabulary-{hashlib.sha256(_derive_key(run, words)).hexdigest()[:8] if is_keyed else words}"
 

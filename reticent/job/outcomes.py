@@ -56,15 +56,15 @@ def with_digests(measured: ModelEvidence, manifest: Manifest, place: str | None 
 
 
 def _read_outcomes(folder: Path) -> list[KeptOutcome]:
-    """Read the outcomes that a run folder keeps; empty where it has none."""
+    """Read the outcomes by risk and training of earlier audits that a run folder keeps; empty where it has none."""
     path = folder / OUTCOMES
     rows = read_json(path)["outcomes"] if path.exists() else []
     return [from_json(KeptOutcome, row, OUTCOMES) for row in rows]
 
 
 def with_earlier(run: Run, evidence: AuditEvidence) -> AuditEvidence:
-    """Return the evidence with the outcomes of this run's earlier audits, and the job's explanations of them, filled
-    in."""
+    """Return the evidence with the risk outcomes of this run's earlier audits filled in, each with the job's
+    explanation of it, if any."""
     why: dict[tuple[str, str, str, str], str] = {}
     for each in run.job.audit.explained:
         why[each.model, each.recipe, each.risk, each.created] = each.why
@@ -76,8 +76,8 @@ def with_earlier(run: Run, evidence: AuditEvidence) -> AuditEvidence:
 
 
 def keep_outcomes(run: Run, evidence: AuditEvidence, *, arithmetic: int | None = None) -> None:
-    """Add the outcomes of an audit to the run's ``outcomes.json``, each once. ``arithmetic`` is the version of the
-    computations of an audit made by an older version."""
+    """Add an audit's outcome for each risk and training to the run's ``outcomes.json``, without repeats. ``arithmetic``
+    is the version of the computations, given for an audit by an older version."""
     known = _read_outcomes(run.folder)
     seen = {_comparable(row) for row in known}
     found = [replace(row, arithmetic=arithmetic or row.arithmetic) for row in outcomes_of(evidence)]
@@ -87,7 +87,7 @@ def keep_outcomes(run: Run, evidence: AuditEvidence, *, arithmetic: int | None =
 
 
 def keep_outcomes_of_older_audit(run: Run) -> None:
-    """Add the outcomes of a finished audit that was made before outcomes were kept, where the run has no
+    """Add the risk outcomes of a finished audit by an older version, which kept none, where the run has no
     ``outcomes.json``."""
     if (run.folder / OUTCOMES).exists():
         return

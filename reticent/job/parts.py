@@ -47,8 +47,8 @@ class Part:
         return cls(int(found[1]), int(found[2]))
 
     def groups(self, run: Run) -> frozenset[str]:
-        """Return the names of the groups of steps in this part: every N-th, those of trainings before those of shadow
-        models; none in part 0."""
+        """Return the names of the groups of steps that this part builds: every ``total``-th of the list of all
+        trainings, then all groups of shadow models; none in part 0."""
         found = [training.name for training in trainings_of(run.job)]
         found += dict.fromkeys(shadow.group for shadow in shadows_of(run))
         return frozenset(found[self.number - 1 :: self.total] if self.number else ())

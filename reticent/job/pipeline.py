@@ -130,8 +130,8 @@ def execute(run: Run, until: str = "report", *, alone: bool = False) -> Path:
 
 
 def run_stages(run: Run, stages: Iterable[Stage]) -> None:
-    """Build the steps of these stages in order. Check attacks and privacy budget before the first training, and show
-    the expected finishing time from an experiment's first stage on."""
+    """Build the steps of these stages in order. Attacks and privacy budget are checked before the first training; if
+    there is any, the expected finishing time is shown from the first training or measurement on."""
     stages = list(stages)
     audits = any("audit" in (stage.name, stage.within) for stage in stages)
     learns = any(stage.name in ("train", "classify") for stage in stages)
@@ -207,7 +207,8 @@ def iter_step_states(run: Run, stages: Iterable[Stage] = _PLAN) -> Iterator[Step
 
 
 def _experiment_plan(run: Run, stages: list[Stage]) -> Plan:
-    """Return the experiment's work, done and remaining, from which its finishing time is estimated."""
+    """Return the work, done and remaining, of the stages that train and measure models, from which their finishing time
+    is estimated."""
     looked = list(iter_step_states(run.read_only_copy(), [stage for stage in stages if stage.name in EXPERIMENT]))
     if any(look.stage.name == "classify" and not look.is_done for look in looked):
         resolve("reticent.ext.classify.stage:check_documents")(run)

@@ -43,8 +43,8 @@ def sides_of(run: Run) -> Sides | None:
 
 
 def membership_is_reachable(job: Job, sides: Sides) -> bool:
-    """Return whether a risk that is measured by shadow models can get the verdict *within* with so many members and
-    held-out individuals (``sides``)."""
+    """Return whether there are enough members and held-out individuals (``sides``) to show that a risk measured by
+    shadow models is within its threshold."""
     return any(_has_enough_individuals(risk, job, sides) for risk in RISKS.values() if risk.by_shadows)
 
 
@@ -77,8 +77,8 @@ def _num_shadow_heads(job: Job) -> int:
 
 
 def _needed_individuals_clauses(risk: Risk, job: Job, sides: Sides | None, t: Texts) -> Iterator[str]:
-    """Yield clauses on how many individuals a risk needs for the verdict *within*, how many are missing, and whether it
-    is measured."""
+    """Yield clauses on how many individuals are needed to show that a risk is within its threshold, how many are
+    missing, and whether the job measures it. ``t`` has the texts of a language."""
     at_most = _risk_threshold(risk, job)
     members, others = _fewest_individuals(risk, job)
     title, area = t.evidence(risk.title), risk.by_shadows
@@ -127,8 +127,8 @@ def _model_sentences(model: ModelSection, job: Job, t: Texts) -> Iterator[str]:
 
 
 def _positive_control_sentence(job: Job, sides: Sides | None, t: Texts) -> str:
-    """Return the sentence on the cheaper positive control, with the fewest shadow models that are enough for
-    *within*."""
+    """Return the sentence on the cheapest positive control, a model trained longer or on repeated documents, and on its
+    cost with the fewest shadow models that can show a risk within its threshold."""
     how, often = t("reach.longer", longer=LONGER), float(LONGER)
     if sides is not None and sides[0] >= FEWEST_REPEATED and _repetition_factor(FEWEST_REPEATED, sides) < LONGER:
         how, often = t("reach.repeated", num=FEWEST_REPEATED), _repetition_factor(FEWEST_REPEATED, sides)
@@ -149,13 +149,14 @@ def _num_trainings(job: Job, num_shadows: float) -> int:
 
 
 def _has_enough_individuals(risk: Risk, job: Job, sides: Sides) -> bool:
-    """Return whether there are as many members and held-out individuals as a risk needs for the verdict *within*."""
+    """Return whether there are enough members and held-out individuals (``sides``) to show that a risk is within its
+    threshold."""
     return all(there >= fewest for there, fewest in zip(sides, _fewest_individuals(risk, job), strict=True))
 
 
 def _fewest_individuals(risk: Risk, job: Job) -> Sides:
-    """Return the fewest members and held-out individuals that a risk needs for the verdict *within*; individuals whom
-    an attack uses for comparison are not attacked and come on top."""
+    """Return the fewest members and held-out individuals that can show a risk within its threshold; held-out
+    individuals that an attack uses as reference population come on top."""
     members, others = risk.fewest(_risk_threshold(risk, job))
     shadow = job.audit.shadow
     if risk.by_shadows and shadow is not None and not set(OF_RMIA["population"]).isdisjoint(shadow.attacks):

@@ -154,7 +154,7 @@ class Run:
 
     def left_out(self, *, again: bool = False) -> LeftOut:
         """Return the record of the documents that were excluded because their individuals withdrew; ``again`` updates
-        it with the lists of this job, as for a run of an earlier version without a record.
+        it with the job's present lists of withdrawn individuals.
 
         Cost: one pass over the text, where someone is left out and it is brought up to date.
 
@@ -195,17 +195,19 @@ class Run:
 
     @property
     def remaining(self) -> Any:
-        """The deduplicated documents without the holdout of user inference; canaries are planted in these."""
+        """The deduplicated documents without those reserved for the user-inference attack; canaries are planted in
+        these."""
         return self._remaining_and_holdout[0] if self.job.split.user_inference_holdout else self.deduplicated
 
     @property
     def user_inference_holdout(self) -> Any:
-        """The documents set aside for the attack user_inference; the job must reserve a share for it."""
+        """The documents reserved for the user-inference attack; the job must set a share for it."""
         return self._remaining_and_holdout[1]
 
     @property
     def _remaining_and_holdout(self) -> tuple[Any, Any]:
-        """The deduplicated documents in two corpora: without the holdout of user inference, and that holdout."""
+        """The deduplicated documents as two corpora: without those reserved for the user-inference attack, and those
+        reserved."""
         if "parted" not in self._opened:
             corpus = self.deduplicated
             held_back = draw_user_inference_holdout(corpus, self.job.split.user_inference_holdout, self.job.seed)
@@ -214,7 +216,7 @@ class Run:
 
     @property
     def documents(self) -> Any:
-        """The remaining documents, with canaries if the job inserts some; detectors read these."""
+        """The documents that detectors read: those of `remaining`, with canaries if the job inserts some."""
         if self.job.canaries is None:
             return self.remaining
         if "documents" not in self._opened:
@@ -243,7 +245,8 @@ class Run:
 
     @property
     def canaries_left_out(self) -> dict[str, str]:
-        """The manifest's entry for a result that leaves canaries out; empty where the job inserts none."""
+        """The settings entry, for manifests, of a result that is computed without canaries; empty where the job inserts
+        none."""
         return {} if self.job.canaries is None else {"canaries": "left out"}
 
     @property
@@ -347,7 +350,8 @@ class Run:
         return str(self._opened[name])
 
     def dataset(self, recipe: str, *, model: str | None = None, window_length: int | None = None) -> Any:
-        """Return the members' windows under a recipe as a Hugging Face dataset with protected labels, for any trainer.
+        """Return the members' token windows under a recipe as a Hugging Face dataset whose labels leave out protected
+        tokens, for any trainer.
 
         ``model`` is the first model that has the recipe, ``window_length`` that of its training. Columns and errors are
         those of :func:`reticent.trainers.protected_dataset`; `ArtifactError` before ``execute(run, until="protect")``,
@@ -356,7 +360,8 @@ class Run:
         return resolve("reticent.ext.trainers.dataset:dataset_of_run")(self, recipe, model, window_length)
 
     def tokenizer_of_ids(self, model: ModelSection) -> str | None:
-        """Return the SHA-256 of the tokenizer that made a model's token ids; None if there are none."""
+        """Return the SHA-256 of the tokenizer by which a model's stored token ids were made; None if none are
+        stored."""
 
         try:
             manifest = read_manifest(self.folder / "tokens" / model.name / "ids")

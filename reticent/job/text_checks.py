@@ -34,7 +34,8 @@ KIND, FILE = "text-check", "check.json"
 
 
 def check_text(run: Run) -> dict[str, TextCheck | None]:
-    """Check every token of original text of a run against its documents; a check that exists is not repeated.
+    """Check the protection flags of all tokens of a run's original text against its documents, unless that was done
+    before; return the results by token store.
 
     Returns
     -------
@@ -127,8 +128,8 @@ class _Reader:
 
 
 def _replaced_supports(run: Run, policy: Policy) -> pa.RecordBatch | None:
-    """Return the table (``word``, ``support``) of the supports that noise or a public list put in place of the counted
-    ones; None where supports are counted. The text shows counted supports alone, so the index names these words."""
+    """Return the table (``word``, ``support``) of supports (individuals per word) changed by noise or a public list,
+    which cannot be counted from the text; None where supports are counted."""
     if run.job.threshold.noise is None and policy.words == "counted":
         return None
     return protection_index(run, run.index(), policy.k, words=policy.words).words()

@@ -53,8 +53,8 @@ class Drawn:
 
 
 def heldout_tokens(run: Run, model: ModelSection, is_heldout: np.ndarray) -> TokenStore:
-    """Return the audit's tokens of the documents of these individuals (``is_heldout``: bool by individual code); their
-    flags show which words are ordinary."""
+    """Return the audit's tokens of the documents of these individuals (``is_heldout``: bool by individual code), with
+    flags that tell protected from unprotected words."""
     store = open_tokens(run.folder / f"tokens/{model.name}/audit")
     return store.select(np.flatnonzero(is_heldout[store.individual]))
 
@@ -63,9 +63,8 @@ def heldout_tokens(run: Run, model: ModelSection, is_heldout: np.ndarray) -> Tok
 def training_tokens(
     run: Run, model: ModelSection, recipe: Recipe, folder: Path, num_epochs: int, *, of: Drawn | None = None
 ) -> Iterator[tuple[TokenStore, Callable[[int], TokenStore] | None]]:
-    """Yield the members' token store for a recipe and, where the text is rewritten in each epoch, a function from epoch
-    to that epoch's store (else None); with ``of`` the tokens of other individuals. For a positive control, repeated
-    members' documents occur several times, in memory.
+    """Yield the members' token store for a recipe (or that of other individuals, ``of``) and, if text is rewritten in
+    each epoch, a function from epoch to that epoch's store, else None. A positive control repeats documents.
 
     Surrogates are drawn under a key that is a hash of the documents, the spans and the seed: the same in every run of
     the job, and a secret to all who do not have the documents anyway. In DP-SGD, where one individual must not move the
@@ -130,8 +129,8 @@ def _index_of_individuals(run: Run, policy: Policy, of: Drawn | None) -> NgramIn
 
 
 def public_context(run: Run, model: ModelSection, recipe: Recipe, *, of: Drawn | None = None) -> ContextWords | None:
-    """Return the public words that replace indirect identifiers in a recipe's context; None for recipes that do not
-    replace them."""
+    """Return the public words that replace indirect identifiers (n-grams of too few individuals) in a recipe's input;
+    None for recipes that do not replace them."""
     if not recipe.replaces_indirect:
         return None
 
@@ -171,8 +170,8 @@ def verify_training(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> Verdict:
-    """Draw all prediction targets of a training again from the run's tokens and compare them with its ledger; return
-    the comparison.
+    """Draw all prediction targets of a training again from the run's tokens, and compare them with its ledger (recorded
+    counts and digests of targets); return the comparison.
 
     The recipe is the job's, the settings are those of the manifest beside the ledger.
 
@@ -233,8 +232,8 @@ def _verified_fingerprint(tokens: Path) -> str:
 def _text_check_of_flags(
     run: Run, name: str, recipe: Recipe, store: TokenStore, epoch_store: Callable[[int], TokenStore] | None
 ) -> tuple[str, bool]:
-    """Return a sentence on how far the flags of a recipe were checked against the text, and False where that check
-    failed."""
+    """Return a sentence on how far a recipe's flags were checked against the text, and whether they may be used: not if
+    the check found them wrong."""
     if not recipe.uses_flags:
         return "the recipe protects nothing by flags", True
     if epoch_store is not None:

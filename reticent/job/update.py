@@ -65,8 +65,8 @@ class Reuse:
 
     @cached_property
     def _changed_rows(self) -> np.ndarray:
-        """Rows of the new run's documents whose text differs from that in the previous run, int64. For local files none
-        can: the previous index depends on their bytes."""
+        """Rows (int64) of the new run's documents whose text differs from that in the previous run; empty unless a
+        remote source was read again and is of another version."""
         if not self._texts_may_differ:
             return np.empty(0, dtype=np.int64)
         if self._refresh.changed is not None:
@@ -145,7 +145,8 @@ def _is_whole(run: Run, artefact: Artefact) -> bool:
 def _count_update(
     before: Run, reuse: Reuse, run: Run, wanted: Sequence[str], output: Output, progress: Callable[[int], None]
 ) -> dict[str, NgramIndex]:
-    """Return the first of the wanted indexes, by name, as an update of the previous run's (``before``)."""
+    """Update the previous run's (``before``) index named ``wanted[0]`` to the new run's documents, and return it by
+    name; no other index is made."""
     name = wanted[0]
     update = update_index(
         open_index(before.folder / name),

@@ -143,8 +143,8 @@ def build_views(
 
 
 def _report_total(advance: Callable[[int], None], num_before: int, num_documents: int) -> None:
-    """Report progress over all views: ``num_before`` documents of those finished, and ``num_documents`` of the present
-    one."""
+    """Report progress over all token stores: ``num_before`` documents in finished ones plus ``num_documents`` in the
+    present one."""
     advance(num_before + num_documents)
 
 
@@ -168,15 +168,15 @@ def _build_view(
 
 
 def index_of(run: Run, variant: Variant, policy: Policy) -> NgramIndex:
-    """Return the n-gram index that flags a token store: the members', with a noisy threshold, or the audit's,
-    without."""
+    """Return the n-gram index whose counts decide a token store's flags: for training that of the members, with any
+    noise or public list applied; for the audit that of members and held-out, unchanged."""
     index = run.index(variant.index)
     return protection_index(run, index, policy.k, words=policy.words) if variant.index == "index" else index
 
 
 def _warn_of_policy(run: Run, model: ModelSection, settings: Policy, counts: dict[str, Any]) -> None:
-    """Warn where protection leaves few tokens as targets, direct identifiers take common words, or the policy does not
-    fit the model."""
+    """Warn where protection leaves few tokens as targets, direct identifiers cover too many common words, or the policy
+    does not fit the model's objective."""
     if counts["common_lost"] > MUCH_LOST:
         run.progress.warn(
             f"direct identifiers take {counts['common_lost']:.0%} of the tokens of words that are too common to "

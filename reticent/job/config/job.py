@@ -184,8 +184,8 @@ class Job(JobSettings):
 
     @model_validator(mode="after")
     def _expand_epsilon_list(self) -> Job:
-        """Replace each private recipe by one recipe for each epsilon of the list ``train.dp.target_epsilon``, in models
-        and wherever recipes are named; recipes of an earlier list in a kept job are replaced too."""
+        """Replace each DP-SGD recipe by one for each epsilon of the list ``train.dp.target_epsilon``, in models and
+        wherever recipes are named; a saved job's recipes of an earlier list are replaced too."""
         arms: dict[str, tuple[str, ...]] = {}
         models = []
         for model in self.model:
@@ -205,7 +205,8 @@ class Job(JobSettings):
             return self
 
         def rename_recipes(section: Any, field: str = "recipes") -> Any:
-            """Return a section with the new recipe names in place of the old ones in its list of names, ``field``."""
+            """Return a section with the recipes named in its list ``field`` replaced by the new ones; unchanged if it
+            names none."""
             if section is None or not (names := getattr(section, field)):
                 return section
             each = (arm for name in names for arm in ((name,) if name in trained else arms.get(name, (name,))))
@@ -236,7 +237,8 @@ class Job(JobSettings):
 
     @model_validator(mode="after")
     def _check_gates(self) -> Job:
-        """Refuse a gate on a measure, an attack or a recipe that the job does not have."""
+        """Refuse a gate (limit that a measure must meet) on a measure, an attack or a recipe that the job does not
+        have."""
         for number, gate in enumerate(self.gate, start=1):
             where = f"gate {number} ({gate.measure})"
             if "canaries" in GATES[gate.measure].needs and (
@@ -380,7 +382,8 @@ class Job(JobSettings):
         return get_recipe(name, also=self.recipes)
 
     def protection(self, recipe: str) -> Policy:
-        """Return the protection policy of a recipe: ``[protect]`` with the changes of the recipe and of its table."""
+        """Return the protection policy of a recipe: ``[protect]``, changed by the job's own table of the recipe and by
+        the recipe's source of words (counted, public or private)."""
         own, words = self.recipes.get(parted_name(recipe)[0]), self.recipe(recipe).words
         policy = self.protect if own is None else own.protection(self.protect)
         return policy if words == "counted" else policy.model_copy(update={"words": words})
@@ -470,8 +473,8 @@ def load_job(path: str | Path) -> Job:
 
 
 def _without_removed_detection(values: Any) -> Any:
-    """Return the values of a kept job without detection settings of earlier versions: ``confirm``, and the detector
-    ``context``, whose names the detector "shipped" finds. Spans are then found again."""
+    """Return the values of a saved job without detection settings of earlier versions: ``confirm`` is dropped, and the
+    detector ``context`` replaced by ``shipped``, which finds its names too. Spans are then detected again."""
     if not isinstance(values, dict) or not isinstance(detect := values.get("detect"), dict):
         return values
     detect = {name: value for name, value in detect.items() if name not in ("confirm", "context")}
@@ -486,9 +489,8 @@ def _without_removed_detection(values: Any) -> Any:
 
 
 def with_end_of_text(values: Any, is_kept: bool = False) -> Any:
-    """Return a job's values with ``train.end_of_text`` as the run folder was begun, unless they set it: false for a job
-    that an earlier version kept, so that its trainings stay up to date. ``is_kept`` says whether these values are the
-    job that a run folder keeps."""
+    """Return a job's values with ``train.end_of_text``, if unset, as in the job saved in the run folder, or false if an
+    earlier version saved that; unchanged without one. ``is_kept``: ``values`` are the saved job itself."""
     if not isinstance(values, dict) or not isinstance(own := values.get("train", {}), dict) or "end_of_text" in own:
         return values
     kept: bool | None = None
@@ -505,9 +507,8 @@ def with_end_of_text(values: Any, is_kept: bool = False) -> Any:
 
 
 def _options_given_twice(path: Path) -> Iterator[str]:
-    """Yield an error message for each detector option that a job gives twice, as ``name = …`` and in a table of the
-    detector; TOML's own message names only a duplicate.
-    """
+    """Yield an error message for each detector option that a job file gives as a shorthand (``records = …``) beside a
+    table of that detector; TOML's own message names only a duplicate key."""
     with suppress(OSError, ValueError):
         text = path.read_text()
         for name, row in DETECTORS.items():
@@ -584,8 +585,8 @@ def kept_content(job: Job) -> bytes:
 
 
 def changed_sections(file: Path, content: bytes) -> list[str]:
-    """Return the names of the sections in which the job in ``file`` differs from ``content`` (`kept_content`), with
-    "corpus.source" for a corpus of other sources; empty if the file holds no readable job."""
+    """Return the names of the sections in which the job in ``file`` differs from ``content`` (see `kept_content`), with
+    "corpus.source" in place of "corpus" if the sources differ; empty if the file holds no readable job."""
     try:
         before = json.loads(kept_content(load_kept_job(file)))
     except (ReticentError, OSError):
@@ -659,8 +660,8 @@ def _map_paths(values: dict[str, Any], change: Callable[..., str]) -> dict[str, 
 
 
 def _path_fields() -> Iterator[tuple[str, bool]]:
-    """Yield the dotted name of each field that holds a path, and whether it always does; else it may be a name, such as
-    one of the hub."""
+    """Yield (dotted name of a field, whether it always holds a path) for each field that may hold a path; the others
+    may also hold a name, such as a model's on the hub."""
     yield from ((field, True) for field in PATHS)
     yield from ((field, False) for field in PERHAPS_PATHS)
     for name, row in DETECTORS.items():

@@ -45,8 +45,8 @@ from reticent.job.stages.shadows import shadows_of, shadows_of_heads
 
 
 def corpus_section(run: Run) -> CorpusEvidence:
-    """Return statistics of the members' documents and their identifiers, of a run that has its index: counts and
-    distributions only (Figs. 5, 6 and 14 of [@boutet2025]), margin of support, retention and unicity."""
+    """Return statistics of the members' documents and identifiers, of a run that has its index: counts, distributions,
+    n-grams by number of users, retention (tokens left as targets) and unicity."""
     from reticent.audit.stats.intervals import clopper_pearson
 
     for name in ("split", "spans", "index"):
@@ -158,7 +158,7 @@ _PARTS = (
 
 
 def _requested_parts(run: Run) -> list[Part]:
-    """Return the parts of the evidence whose section the job has."""
+    """Return the optional parts of the evidence, such as extraction, that the job has a section for."""
     return [part for part in _PARTS if any(attrgetter(section)(run.job) is not None for section in part.sections)]
 
 
@@ -196,7 +196,8 @@ def report_steps(run: Run) -> Iterator[Step]:
 
 
 def _build_audit(run: Run, folder: Path, counts: dict[str, Any]) -> None:
-    """Write the evidence to ``folder/audit.json``, after deleting stale measurements, and keep its outcomes."""
+    """Delete stale measurements, write the evidence to ``folder/audit.json``, and keep its outcome for each risk, for
+    comparison with later audits."""
     keep_outcomes_of_older_audit(run)
     _delete_stale(run)
     evidence = gather_evidence(run)

@@ -120,7 +120,8 @@ def _drop_withdrawn(run: Run) -> None:
 
 
 def _delete_other_snapshot(before: Run, run: Run) -> None:
-    """Delete the run folder's documents if they are of another snapshot than those of the run before."""
+    """Delete the run folder's copied documents if they come from another snapshot of the source than those of the
+    previous run, ``before``."""
 
     place = run.folder / NAME
     if place.exists() and read_manifest(place).digest != read_manifest(before.folder / NAME).digest:

@@ -147,8 +147,8 @@ def _find_identifiers(
 
 
 def _count_other_languages(run: Run, detectors: Sequence[Detector]) -> dict[str, int]:
-    """Learn the common words and return, from the same pass over the text, the number of documents of 30 words or more,
-    and of those in a language that the detectors do not cover.
+    """Return the number of documents of 30 words or more, and of those in a language that the detectors do not cover.
+    The same pass over the text teaches the detectors common words.
 
     Raises
     ------

@@ -40,7 +40,8 @@ def index_steps(run: Run, count: Count | None = None) -> Iterator[Step]:
 
 
 def index_artefact(run: Run, name: str) -> Artefact:
-    """Return the artefact of the index of this name; one from before the setting ``updatable`` is still up to date."""
+    """Return the artefact of the index of this name. Its settings omit ``updatable`` if that is off, so an index from
+    before this setting stays up to date."""
     settings = run.job.index.model_dump(exclude=set() if run.job.index.updatable else {"updatable"})
     inputs = {**run.corpus_input(), "split": run.fingerprints.of("split")}
     return Artefact(name, "index", {**settings, "splits": list(INDEXES[name])}, inputs)

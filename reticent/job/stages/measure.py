@@ -243,7 +243,8 @@ def _build_measurement(
 
 
 def _find_equal_measurement(run: Run, measurement: Measurement) -> Path | None:
-    """Return the folder of an equal measurement of the same base model for another section; None if there is none."""
+    """Return the folder of an up-to-date measurement of the same base model under an earlier model section, with equal
+    settings and inputs; None if there is none, or for a trained model."""
     if measurement.training is not None:
         return None
     wanted = _measurement_artefact(run, measurement)
@@ -256,8 +257,8 @@ def _find_equal_measurement(run: Run, measurement: Measurement) -> Path | None:
 
 
 def over_source(run: Run, copied: Measurement, source: Measurement) -> dict[str, Estimate]:
-    """Return attack -> 0.5 plus its AUC on a copy of a model (``copied``) minus its AUC on the model itself
-    (``source``), over the same individuals and resamples. The intervals are simultaneous over the attacks."""
+    """Return, by attack, 0.5 plus the AUC on a copy of a model (``copied``) minus the AUC on the model itself
+    (``source``), for the same individuals, with simultaneous confidence intervals."""
     from reticent.audit.stats.intervals import bootstrap_of, joint_areas
 
     (own, codes, is_member), (other, *_) = (_read_scores(run, each) for each in (copied, source))
@@ -268,8 +269,8 @@ def over_source(run: Run, copied: Measurement, source: Measurement) -> dict[str,
 
 
 def _read_scores(run: Run, measurement: Measurement) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """Return by attack the scores of the individuals of a measurement, float (num individuals,), their codes, and
-    whether each is a member."""
+    """Return a measurement's scores of individuals by attack, float (num individuals,), and in the same order the
+    individuals' codes and whether each is a member."""
     with np.load(run.folder / measurement.name / SCORES_OF_INDIVIDUALS) as found:
         scores = {name.removeprefix("attack "): found[name] for name in found if name.startswith("attack ")}
         return scores, found["codes"], found["is_member"]

@@ -49,8 +49,8 @@ def _build_near_copies(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def near_copies_input(run: Run) -> dict[str, str]:
-    """Return the fingerprint of the near-copies as an input of a measurement: empty where so few have near-copies that
-    nobody is left out, as before near-copies were searched."""
+    """Return the near-copies' fingerprint as an input of a measurement, by name; empty where they are not searched, or
+    so few held-out individuals have some that nobody is excluded."""
 
     if run.job.memory_limit is not None:
         return {}

@@ -70,8 +70,8 @@ def protect_steps(run: Run) -> Iterator[Step]:
 
 
 def text_artefacts(run: Run) -> tuple[Artefact, ...]:
-    """Return the artefacts that the single pass over the text writes: words, word spans, and each tokenizer's token ids
-    and gaps."""
+    """Return the artefacts that the single pass over the text writes: word ids, the words that spans cover, and each
+    tokenizer's token ids and gaps (covered tokens outside words)."""
     corpus = run.corpus_input()
     spans = {**corpus, "spans": run.fingerprints.of("spans")}
     outputs = [
@@ -88,7 +88,7 @@ def text_artefacts(run: Run) -> tuple[Artefact, ...]:
 
 
 def _read_text(run: Run, samples: Samples, outputs: Outputs) -> None:
-    """Read the text once and write its outdated artefacts: words, word spans, token ids and gaps."""
+    """Read the text once and write those artefacts of `text_artefacts` that are out of date."""
     planned = [variant for model in run.job.model for variant in _iter_variants(run, model)]
     require_room(run, (variant for variant in planned if variant.style != "lower"), ROOM_OF_TEXT)
     if run.job.memory_limit is not None:
@@ -157,8 +157,8 @@ def _variant_artefact(run: Run, model: ModelSection, variant: Variant, tokenizer
 
 
 def variant_inputs(run: Run, model: ModelSection, style: TextStyle | None) -> dict[str, str]:
-    """Return the fingerprints of the words, word spans, ids and gaps that tokens of a style are made from; none for
-    lower-cased text, which is tokenised anew."""
+    """Return the fingerprints, by name, of the artefacts of `text_artefacts` that tokens of a text style are made from;
+    none for lower-cased text, which is tokenised anew."""
     ids, gaps = (f"tokens/{model.name}/{name}" for name in ("ids", "gaps"))
     names = {WORDS: WORDS, WORD_SPANS: WORD_SPANS, "ids": ids, "gaps": gaps}
     return {} if style == "lower" else {name: run.fingerprints.of(path) for name, path in names.items()}
@@ -182,8 +182,8 @@ def _build_lowered(run: Run, model: ModelSection, variant: Variant, folder: Path
 
 
 def _build_rewritten(run: Run, model: ModelSection, variant: Variant, folder: Path, counts: dict[str, Any]) -> None:
-    """Write tokens of the rewritten documents, with the flags of the original text's token store under the same
-    policy."""
+    """Write tokens of the documents with direct identifiers replaced in the variant's style, and with the protection
+    flags of the original text under the same policy."""
 
     assert variant.style is not None
     assert variant.style != "lower"

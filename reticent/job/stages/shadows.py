@@ -81,8 +81,8 @@ class Shadow:
 
     @property
     def group(self) -> str:
-        """Name of the group of shadows of one draw of individuals, which share tokens and so are built by the same part
-        of a run."""
+        """Name of the group of shadows that are trained on the same draw of individuals: they share tokens, so the same
+        part of a divided run builds them."""
         return f"shadows/{self.model.name}/{self.number:02d}"
 
     @property
@@ -101,7 +101,8 @@ class Shadow:
         return split_for_shadow(self.run.individuals, seed=self.run.job.seed, shadow_number=self.number)
 
     def index(self, spill_folder: Path) -> NgramIndex:
-        """Return the n-gram index of the shadow's individuals, with the noise of its recipe's threshold."""
+        """Return the n-gram index of the individuals that the shadow is trained on, with noise where its recipe's
+        support threshold has some."""
 
         config = self.run.job.index.replace(updatable=False, spill_folder=spill_folder)
         index = build_index(self.run.corpus, self.individuals, splits=(MEMBERS,), config=config)
@@ -169,8 +170,8 @@ def shadows_of(run: Run, model: ModelSection | None = None, recipe: str | None =
 
 
 def shadows_of_heads(run: Run) -> list[Shadow]:
-    """Return the shadows of classification and tagging heads whose text is rewritten: each has its own tokens, as a
-    shadow model does."""
+    """Return the shadow models of classification and tagging heads that are trained on rewritten text, for each of
+    which tokens are written."""
     section = run.job.audit.heads
     return [
         Shadow(run, model, head.section, number)
@@ -322,8 +323,8 @@ def shadow_inputs(run: Run, measurement: Measurement) -> dict[str, str]:
 def attack_with_shadows(
     run: Run, measurement: Measurement, auditor: Auditor, scores: Scored, base: Scored
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, ShadowControl]]:
-    """Run all attacks with shadow models on one checkpoint; return by attack the document scores on the checkpoint,
-    those on the base model, and the attack's control."""
+    """Run all attacks with shadow models on one checkpoint; return by attack its document scores, those on the base
+    model, and a control (the attack's AUC on the base model, number of shadows)."""
     from reticent.audit.membership.attacks import attack
     from reticent.audit.membership.shadow import (
         SHADOW_ATTACKS,

@@ -76,7 +76,8 @@ def _warn_of_owners(run: Run) -> None:
 
 
 def canary_steps(run: Run) -> Iterator[Step]:
-    """Yield the step that plants canaries in members' documents (artefact ``canaries``); none for a job without."""
+    """Yield the step that plants canaries in members' documents (artefact ``canaries``); none for a job without
+    canaries."""
     config = run.job.canaries
     if config is None:
         return

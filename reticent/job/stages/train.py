@@ -46,8 +46,8 @@ def train_steps(run: Run) -> Iterator[Step]:
 
 
 def _move_to_seed_folder(run: Run, training: Training) -> None:
-    """Move a training (and its heads) made without ``train.seeds`` into the folder of the job's own seed, which it has.
-    Nothing is moved the other way round: several trainings would lose their place."""
+    """Move a training (and its heads) made before the job set ``train.seeds`` into the subfolder of its seed;
+    `ArtifactError` if the job no longer sets them and such subfolders exist."""
 
     place = run.folder / "models" / training.model.name / training.recipe
     if training.seed is not None:
