@@ -435,7 +435,9 @@ def _attack_attributes(head: Head, classifier: Any, documents: LabelledTokens) -
             attribute, values[attribute], texts, num_alternatives=config.num_alternatives, seed=run.job.seed
         )
         if len({bool(is_member[question.code]) for question in questions}) < 2:
-            run.progress.warn_once(f"audit.heads: {attribute} is not asked, as no question arises for members, or none for held-out people")
+            run.progress.warn_once(
+                f"audit.heads: {attribute} is not asked, as no question arises for members, or none for held-out people"
+            )
             continue
         with run.progress.task(f"ask the {head.title} for {attribute}", len(questions), "values") as advance:
             found[attribute] = attack_attribute(
