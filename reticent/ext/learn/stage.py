@@ -81,7 +81,9 @@ _CAPITAL: Final = re.compile(r"\b[^\W\d_a-zß-öø-ÿ]\w+")
 
 
 def learned_steps(run: Run) -> Iterator[Step]:
-    """Yield the build steps of the tagger that a job trains: teacher spans, then training; none if it trains none."""
+    """Yield the steps that build the tagger which a job trains: draw documents that other detectors label (if it learns
+    from them), then train it. Yield nothing if the job trains none.
+    """
     config = learn_config_of(run.job)
     if config is None:
         return
@@ -109,7 +111,9 @@ def learned_steps(run: Run) -> Iterator[Step]:
 
 
 def _min_individuals(run: Run, config: LearnConfig) -> int:
-    """Return the least number of individuals that a tagger's feature must have: the setting, else the job's k."""
+    """Return the fewest individuals whose documents must have a feature for the tagger to use it: the setting, else the
+    job's k.
+    """
     return run.job.protect.k if config.k is None else config.k
 
 
@@ -167,8 +171,9 @@ def _run_teacher(run: Run, config: LearnConfig, folder: Path, counts: dict[str, 
 def _teacher_lessons(
     run: Run, config: LearnConfig, marked: pa.ChunkedArray, detectors: Sequence[Any], common: Any
 ) -> tuple[pa.Table, pa.Table]:
-    """Return the drawn documents as training examples (`LESSONS`), once for each source of labels, and the spans that
-    the other detectors find in them. Documents that people annotated are left out.
+    """Return the drawn documents as training examples (`LESSONS`), once for each source of labels (teacher, certain
+    finds), and the other detectors' spans in them. Documents with a text in ``marked``, which people annotated, are
+    left out.
     """
     folder = run.folder / TEACHER
     rows = pq.read_table(folder / "documents.parquet").column("document").to_numpy()
@@ -192,13 +197,13 @@ def _teacher_lessons(
 
 
 def _shift_documents(spans: pa.Table, num_documents: int) -> pa.Table:
-    """Return spans with ``num_documents`` added to the document number of each, for joining them to a table of so many
-    documents."""
+    """Return spans with ``num_documents`` added to the document number of each, so that they fit a table whose first
+    ``num_documents`` documents are others."""
     return spans.set_column(0, FOUND.field(0), pc.add(spans.column("document"), num_documents))
 
 
 def _lessons_from_spans(documents: pa.Table, spans: pa.Table, weight: float) -> pa.Table:
-    """Return documents with labelled spans as training examples (`LESSONS`) of a weight."""
+    """Return documents and their labelled spans as training examples (`LESSONS`) of the sample weight ``weight``."""
     marks: list[list[dict[str, Any]]] = [[] for _ in range(documents.num_rows)]
     for span in spans.to_pylist():
         marks[span.pop("document")].append(span)
@@ -216,7 +221,9 @@ _DOCUMENTS: Final = pa.schema([("doc_id", pa.string()), ("individual_id", pa.str
 
 
 def _lessons_table(documents: pa.Table, marks: Sequence[Sequence[Mapping[str, Any]]], weight: float) -> pa.Table:
-    """Return documents and the marked spans of each as training examples (`LESSONS`) of a weight."""
+    """Return documents and the marked spans (start, end, label) of each as training examples (`LESSONS`) of the sample
+    weight ``weight``.
+    """
     columns = [
         documents.column("individual_id"),
         documents.column("text"),
@@ -226,8 +233,8 @@ def _lessons_table(documents: pa.Table, marks: Sequence[Sequence[Mapping[str, An
 
 
 def _certain_lessons(documents: pa.Table, found: pa.Table, weight: float) -> pa.Table:
-    """Return documents as training examples (`LESSONS`), labelled with the finds that are certain: of records, and of
-    strict formats. All other finds and capitalised words get the label "unknown"."""
+    """Return documents as training examples (`LESSONS`), labelled only with the spans that are certain: those found
+    from records, or by rules of strict formats. Other spans and capitalised words get the label `UNKNOWN`."""
     marks: list[list[dict[str, Any]]] = [[] for _ in range(documents.num_rows)]
     for span in found.to_pylist():
         known = span["detector"] == "records" or (span["detector"] == "rules" and category(span["label"]) in _CERTAIN)
@@ -242,7 +249,8 @@ def _certain_lessons(documents: pa.Table, found: pa.Table, weight: float) -> pa.
 
 
 def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.0) -> pa.Table:
-    """Return the documents that people annotated, from an annotation file or folder, as training examples (`LESSONS`).
+    """Return the documents that people annotated, from an annotation file or folder, as training examples (`LESSONS`)
+    of the sample weight ``weight``.
 
     Raises
     ------
@@ -300,7 +308,7 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
 
 
 def _rows_of(run: Run, digests: Sequence[str]) -> np.ndarray:
-    """Return the row in the run of the document with each of these text digests, int64; -1 if there is none."""
+    """Return for each text digest the row of the run's document whose text has it, int64; -1 if no document does."""
     from reticent.ext.annotate.command import text_ends  # loads compiled kernels
 
     wanted: dict[str, list[int]] = {}
@@ -316,8 +324,8 @@ def _rows_of(run: Run, digests: Sequence[str]) -> np.ndarray:
 
 
 def _with_owners(run: Run, path: Path, format: str, documents: pa.Table) -> pa.Table:
-    """Return annotated documents with the individual ids of documents of the run that have the same text. Others keep
-    an id of their own.
+    """Return annotated documents, each with the individual id of the run's document of the same text; documents that
+    are not in the run keep the id that they have.
     """
     rows = _rows_of(run, [text_digest(text) for text in documents.column("text").to_pylist()])
     known = np.flatnonzero(rows >= 0)
@@ -358,12 +366,16 @@ def _detect_in(documents: pa.Table, detectors: Sequence[Any], common: Any) -> pa
 
 
 def _count_common(run: Run, detectors: Sequence[Any]) -> Any:
-    """Count the common words of the run's documents, for detectors that use them."""
+    """Return how often each word of the run's documents is in lower case and capitalised, from which detectors tell
+    common words from names.
+    """
     return count_common_words(run.documents, num_threads=run.job.num_threads)
 
 
 def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) -> None:
-    """Train the tagger, choose its lean by cross-validation, and write it with its report to ``folder``."""
+    """Train the tagger, choose its lean (a shift of its scores towards recall) by cross-validation, and write it with
+    its report to ``folder``.
+    """
     marked = LESSONS.empty_table()
     if config.marks is not None:
         marked = read_marks_of(run, Path(config.marks), config.marks_format, config.weight("marks"))
@@ -420,7 +432,9 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
 
 
 def _require_enough(lessons: pa.Table, k: int) -> None:
-    """Raise `CorpusError` if the training examples are of so few individuals that no feature can have k of them."""
+    """Raise `CorpusError` if the training examples are of so few individuals that no feature can occur in documents of
+    k of them.
+    """
     num = len(lessons.column("individual_id").unique())
     if num < 2 or num - -(-num // _FOLDS) < k:  # a fifth is left out where it is measured
         raise CorpusError(
@@ -445,9 +459,8 @@ def cross_validate(
     num_bootstrap: int = 1000,
     seed: int = 0,
 ) -> tuple[dict[str, Any], float]:
-    """Cross-validate a tagger over individuals. Return a report of its recall and precision, and the best shift of its
-    scores towards recall ("lean"). ``lessons`` are documents with labels to learn from, ``found`` the other detectors'
-    spans in them.
+    """Cross-validate a tagger over individuals, on the first ``measured`` documents. Return a report of its recall and
+    precision, and the shift of its scores ("lean") that gives the highest recall at the wanted ``precision``.
 
     Parameters
     ----------
@@ -475,8 +488,8 @@ def cross_validate(
     words = _Words(lessons.slice(0, measured))
 
     def predicted(number: int) -> list[tuple[np.ndarray, dict[float, np.ndarray]]]:
-        """Train on all folds but one; return its document rows, and lean -> predicted category of each of
-        their words.
+        """Train on all folds but this one; return [(its document rows, lean (score shift) -> predicted category of each
+        of their words)], or an empty list if too little is left to learn from.
         """
         rows = np.flatnonzero(fold[:measured] == number)
         rest = np.flatnonzero(fold != number)
@@ -502,8 +515,8 @@ def cross_validate(
     owner = individual[:measured][words.document]
 
     def share_found(is_found: np.ndarray, is_counted: np.ndarray) -> dict[str, Any]:
-        """Return the share of the counted words that are also found, with its interval over individuals, and the number
-        of counted words."""
+        """Return the share of the words of ``is_counted`` that are also in ``is_found``, with its interval over
+        individuals, and the number of counted words."""
         sums = [
             np.bincount(owner, weights=mask, minlength=num)[own].astype(np.float64)
             for mask in (is_found & is_counted, is_counted)
@@ -569,8 +582,8 @@ class _Words:
         return np.concatenate([np.arange(self.offsets[row], self.offsets[row + 1]) for row in rows.tolist()])
 
     def categories_of(self, rows: np.ndarray, found: pa.Table) -> np.ndarray:
-        """Return the predicted category of each word of the documents in ``rows``, int64, from a table of spans whose
-        column ``document`` is a place in ``rows``.
+        """Return the predicted category of each word of the documents ``rows``, int64, from a table of predicted spans
+        whose column ``document`` is an index into ``rows``.
         """
         spans = [(rows[s["document"]], s["start"], s["end"], s["label"]) for s in found.to_pylist()]
         return self._label_words(rows, spans)[self.indices_of(rows)]
@@ -600,8 +613,8 @@ class _Words:
         return result
 
     def missed_forms(self, missed: np.ndarray) -> list[dict[str, Any]]:
-        """Count the missed words by category, shape and place (field or running text). Return the commonest of these,
-        without any letter of the words.
+        """Return the commonest kinds of missed words with their counts, where a kind is category, shape and place
+        (field or running text); no letter of a word is shown.
         """
         counts: Counter[tuple[str, str, str]] = Counter()
         for word in np.flatnonzero(missed).tolist():

@@ -60,7 +60,9 @@ def best_over_templates(values: np.ndarray) -> np.ndarray:
 def estimate_arguments(
     config: ProbeConfig, households: np.ndarray | None, is_chosen: np.ndarray
 ) -> tuple[ProbeConfig, np.ndarray | None]:
-    """Return (config, households of the chosen subjects), to be passed on to `mean_estimate` or `share_estimate`."""
+    """Return the config and the households of the chosen subjects (None without households), the last two arguments of
+    `mean_estimate` and `share_estimate`.
+    """
     return config, None if households is None else households[is_chosen]
 
 
@@ -80,8 +82,8 @@ def mean_estimate(values: np.ndarray, config: ProbeConfig, households: np.ndarra
 
 
 def share_estimate(hits: np.ndarray, config: ProbeConfig, households: np.ndarray | None = None) -> Estimate:
-    """Return the share of subjects with ``hits`` true and its interval. It is only a bound if those with or without a
-    hit are fewer than the small cell.
+    """Return the share of subjects with ``hits`` true and its interval. If fewer than the smallest publishable count
+    have, or lack, a hit, return only an upper, or lower, limit of the share.
     """
     hits = np.asarray(hits, dtype=np.float64)
     n, count, cell = len(hits), int(hits.sum()), config.small_cell
@@ -96,7 +98,8 @@ def share_estimate(hits: np.ndarray, config: ProbeConfig, households: np.ndarray
 
 
 def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
-    """Return the publishable result of probing one model for one target type at one level.
+    """Return the publishable result of probing one model for one type of personal item, at one level (how many other
+    items the prompt tells).
 
     Subjects with no usable prompt are counted and left out; those without a null are left out of comparisons with it.
     """
@@ -171,8 +174,8 @@ def _compare_with_no_prompt(
 
 
 def _sampled_share(answers: Answers, scored: np.ndarray, config: ProbeConfig) -> Drawn | None:
-    """Return the share of subjects whose item was sampled, beside the share expected from the likelihoods; None without
-    samples.
+    """Return the share of subjects whose item was among the sampled answers, and the share that the model's likelihoods
+    predict for as many samples; None without samples.
     """
     if answers.drawn is None:
         return None

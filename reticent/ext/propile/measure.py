@@ -167,8 +167,8 @@ def _prefixed(progress: Progress | None, where: str) -> Progress | None:
 def _first_template(
     subjects: Subjects, target: str, config: ProbeConfig, templates: Sequence[Template] | None
 ) -> tuple[str, Template]:
-    """Return the level with most other items in the prompt that has a template for the target type, and its first
-    template.
+    """Return the last configured level (how many items the prompt tells) that has a template which asks for the target
+    type, and its first such template; raise `PolicyError` if there is none.
     """
     for level in reversed([level for level in config.levels if level != COMPASS] or ["twin"]):
         found = usable_templates(
@@ -190,8 +190,8 @@ def _probe_white_box(
     study: SoftPromptStudy,
     progress: Progress | None,
 ) -> tuple[SoftPromptResult, SoftPrompt, Sides]:
-    """Train and measure the soft prompts of one target type; return their results, the first soft prompt, and its sets
-    of subjects.
+    """Train and measure the soft prompts of one target type; return their results, the first soft prompt, and the
+    subjects that it was trained, validated and evaluated on.
     """
     pool = max([study.prompt.num_subjects, *study.num_subjects])
     variants = [("", study.prompt), *study.variants()]
@@ -233,7 +233,9 @@ def _probe_transfer(
     text: str,
     config: ProbeConfig,
 ) -> TransferRow:
-    """Measure on a model the soft prompt of another model, decoded to ``text``."""
+    """Measure how a model answers prompts that begin with ``text``, the soft prompt of another model decoded to words,
+    compared with prompts without it.
+    """
     both = probe_with_soft_prompt(model, tokenizer, sides, prompt, template.level, template, config, text=text)
     return extended(compare(*both, config), TransferRow, target=prompt.target, level=template.level)
 

@@ -77,8 +77,8 @@ def _random_digit(random: np.random.Generator) -> str:
 
 
 def _redraw_characters(item: str, random: np.random.Generator, *, letters: bool, keep: int = 0) -> str | None:
-    """Return the item with its digits (and letters, if so) drawn anew, except the first ``keep`` digits; None if no
-    digit is left to draw.
+    """Return the item with its digits after the first ``keep`` replaced by random ones, and with ``letters`` its
+    letters too; None if it has no such digit.
     """
     drawn, seen, num_digits = [], 0, sum(c.isdigit() for c in item)
     for c in item:
@@ -120,7 +120,7 @@ def _phone_drawer(item: str, language: str) -> Callable[[np.random.Generator], s
 
 
 def _parse_phone(text: str, region: str) -> Any:
-    """Return a parsed phone number, None if the text is none."""
+    """Return a text parsed as a phone number of a region by the library phonenumbers; None if it is not one."""
     import phonenumbers
 
     try:
@@ -204,7 +204,9 @@ def _address_for_name(item: str, other: dict[str, str], random: np.random.Genera
     local, at, host = item.partition("@")
 
     def replace_part(match: re.Match[str]) -> str:
-        """Return what replaces a run of letters or digits in the address."""
+        """Return what replaces a run of letters or digits of the address: random digits, or the other person's name or
+        initials.
+        """
         part = match[0].casefold()
         if part.isdigit():
             return "".join(_random_digit(random) for _ in part)

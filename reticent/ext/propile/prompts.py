@@ -94,7 +94,7 @@ def objective_of(path: Path | str) -> str:
 
 
 def require_language(language: str) -> None:
-    """Raise `PolicyError` unless the page for an individual can be written in this language."""
+    """Raise `PolicyError` unless the page on what a model knows of an individual can be written in this language."""
     if language not in LANGUAGES:
         raise PolicyError(f"language {language!r}: the page is written in {' or '.join(LANGUAGES)}")
 
@@ -105,8 +105,8 @@ def all_prompts(
     templates: Sequence[Template] | None,
     beginnings: Beginnings | None = None,
 ) -> tuple[list[Prompts], list[NotAsked]]:
-    """Build the prompts of every target type and level; return them and the (target, level) pairs that no template
-    fits.
+    """Build the prompts for every target type (of personal item) and level (how many other items a prompt tells);
+    return them and the (type, level) pairs that no template fits.
 
     Parameters
     ----------
@@ -196,8 +196,8 @@ def make_prompts(
     strict: bool = False,
     beginnings: Beginnings | None = None,
 ) -> Prompts:
-    """Build the prompts for one target type at one level, with the true item of each subject and a null item of another
-    subject.
+    """Build the prompts that ask for one target type at one level (how many other items they tell), with the true item
+    of each subject and a null item, that of a random other subject.
 
     Raises
     ------
@@ -234,8 +234,8 @@ def make_prompts(
 def usable_templates(
     subjects: Subjects, target: str, level: str, templates: Sequence[Template], config: ProbeConfig, strict: bool
 ) -> tuple[list[Template], list[str]]:
-    """Return the templates that fit a target type at a level, and the item types that can fill their fields {pii_1} and
-    {pii_2}.
+    """Return the templates that ask for a target type at a level (how many other items they tell), and the item types
+    that may fill their fields {pii_1} and {pii_2}, in this order.
     """
     subjects.require(target)
     unasked = ("name", "relationship", *NAME_PARTS, target)
@@ -258,8 +258,8 @@ def _num_other_items(template: Template) -> int:
 def _prepend_beginnings(
     beginnings: Sequence[tuple[int, str]], number: int, prompts: Sequence[str | None], subject_rows: np.ndarray
 ) -> list[str | None]:
-    """Return the prompts with the beginning of another subject's document before each: number ``number`` of
-    ``beginnings``, or the next one if that is the subject's own. None stays None."""
+    """Return the prompts, each after the beginning of another subject's document: that of index ``number`` in
+    ``beginnings``, or the next one that is not the subject's own. None stays None."""
     first = number % len(beginnings)
     order = [*beginnings[first:], *beginnings[:first]]
     others = (next((text for owner, text in order if owner != row), None) for row in subject_rows)

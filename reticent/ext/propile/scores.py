@@ -85,8 +85,8 @@ def encode_pairs(
 
 
 def _batch_by_length(lengths: np.ndarray, groups: np.ndarray, num_extra: int, budget: int) -> Iterator[np.ndarray]:
-    """Yield batches of row numbers. Rows of a batch have equal length, and at ``length + num_extra`` tokens each at
-    most ``budget`` tokens together; rows of one group are adjacent.
+    """Yield batches of indices of rows that have equal length and, with ``num_extra`` tokens more each, at most
+    ``budget`` tokens together; rows of one group follow each other.
     """
     order = np.lexsort((groups, lengths))
     values, starts = np.unique(lengths[order], return_index=True)

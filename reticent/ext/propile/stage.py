@@ -117,8 +117,8 @@ def _split_subjects(run: Run, subjects: Subjects) -> dict[str, Subjects]:
 
 
 def beginnings_of(run: Run, members: Subjects) -> Beginnings | None:
-    """Return item type -> (member's row, text before the item in a document of this member) pairs, shuffled; None if no
-    level uses them.
+    """Return for each item type (member's row, text before the item in a document of this member) pairs, shuffled; None
+    if no configured level puts such text before prompts.
 
     Parameters
     ----------
@@ -167,10 +167,11 @@ def run_probes(run: Run) -> ProbeEvidence:
     beginnings = beginnings_of(run, on_side[MEMBERS])
 
     def probe_side(side: str, config: ProbeConfig, study: SoftPromptStudy | None) -> ProbeEvidence:
-        """Run the probes on the subjects of one side of the split."""
+        """Run the probes on the subjects of one side of the split: the members or the held-out individuals."""
         with run.progress.task(f"probe {side}", None, "rows") as advance:
 
             def told(what: str, done: int, total: int) -> None:
+                """Update the progress bar: ``done`` of ``total`` of the work ``what``."""
                 advance(done, total, what)
 
             evidence, _, _ = probe_models(

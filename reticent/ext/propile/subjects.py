@@ -87,7 +87,8 @@ class Subjects:
 
 
 def read_subjects(path: Path | str, *, fold: bool = False) -> Subjects:
-    """Read a table of individuals' items (name, phone …) from Parquet, CSV or JSON lines.
+    """Read a table of individuals' items (name, phone …) from Parquet, CSV or JSON lines; with ``fold``, ids are
+    normalised in spelling.
 
     A cell may be a list: the parts of a name are joined, of other items the first is taken. With ``fold``, ids are read
     in their folded form, as those of a corpus with ``ids="fold"`` are.
@@ -249,8 +250,8 @@ def subjects_from_spans(documents: pa.Table, *, labels: Mapping[str, str] = LABE
 
 
 def _most_frequent(kind: str, counter: Counter[str]) -> str:
-    """Return an individual's most frequent item of one type, the longest of equally frequent ones; a full name also
-    counts where a part of it stands.
+    """Return an individual's most frequent item of one type, the longest of equally frequent ones. Of a full name,
+    occurrences of its parts are counted too.
 
     A name also stands where a part of it does ("Mrs. Berg" for "Anna Berg"), and a whole one comes before a part.
     """

@@ -124,8 +124,8 @@ def pii_type(column: str) -> PiiType:
 
 
 def new_tokens(target: str, longest: int) -> int:
-    """Return how many tokens to generate for an item type: the published number, or more where the longest item needs
-    it.
+    """Return how many tokens to generate for an item type: the number published for it, or more if the longest item, of
+    ``longest`` tokens, needs more.
 
     >>> new_tokens("phone", 5), new_tokens("phone", 14)
     (12, 18)
@@ -201,8 +201,8 @@ def require_fields(templates: Iterable[Template], columns: Sequence[str]) -> Non
 def templates_for(
     templates: Iterable[Template], target: str, level: str, columns: Sequence[str], *, language: str | None = None
 ) -> list[Template]:
-    """Return the templates for a target type at a level whose fields are all known, those that name the type first of
-    all.
+    """Return the templates that ask for a target type at a level and whose fields can all be filled; if some of them
+    are for this type alone, only those.
 
     If a template names the type, templates for any type are left out. So are templates of another language, and those
     that hold the target.

@@ -136,8 +136,8 @@ class Scorer:
         return [Candidate(number, text) for number, text in enumerate(texts, start=1) if text.strip()]
 
     def heldout_of(self, run: Run) -> TokenStore:
-        """Return up to `MOST_HELDOUT` held-out documents of a run as a token store, if the run has a model with this
-        tokenizer.
+        """Return up to `MOST_HELDOUT` held-out documents of a run as a token store; raise `PolicyError` if no model of
+        the run has this tokenizer.
 
         Raises
         ------
@@ -163,7 +163,9 @@ class Scorer:
     def _scores(
         self, store: TokenStore, progress: Callable[[int], None] | None = None, *, with_base: bool = True
     ) -> list[TokenScores]:
-        """Return the log-probability of each token of a store under the model and the base model."""
+        """Return the log-probability of each token of a store, one `TokenScores` a model: the model, then the base
+        model, if there is one and ``with_base``.
+        """
         for model in self._models:
             check_fit(model, store, self.tokenizer, self.special, self._window)
         models = self._models if with_base else self._models[:1]

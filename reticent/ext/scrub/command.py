@@ -122,8 +122,8 @@ def scrub_documents(
 
 
 def _documents_and_spans(run: Run, work: Path | None, before: Run | None) -> tuple[Any, Path, int]:
-    """Return the documents to scrub, the folder with their detected spans, and the number of documents in quarantine.
-    The spans are the run's own, or are detected into ``work``.
+    """Return the documents to scrub, the folder with their detected spans (the run's own, or detected into ``work``),
+    and how many documents are left out because a detector failed on them.
     """
 
     if work is not None and before is not None:
@@ -186,7 +186,9 @@ def _kept_key(out: Path, key: bytes | None, *, overwrite: bool, renew_key: bool)
 
 
 def _warn(counts: dict[str, Any], config: ScrubConfig, progress: Progress) -> None:
-    """Warn of documents in quarantine, spans inside words, ambiguous dates and surrogates that are real names."""
+    """Warn of documents left out because a detector failed on them, spans that cut words, ambiguous dates, and
+    surrogates that occur as real names in the corpus.
+    """
     if counts.get("quarantined"):
         progress.warn(f"{counts['quarantined']:,} documents are not in the result: a detector failed on them")
     if counts["cut_words"]:

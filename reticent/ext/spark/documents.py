@@ -104,7 +104,9 @@ class SparkDocuments:
         return len(self.tokens)
 
     def individuals(self) -> Individuals:
-        """Return all individuals with their side of the split, equal to `split_individuals`, in the driver's memory."""
+        """Return all individuals with their side of the split (members, heldout or reference), in the driver's memory;
+        they equal those of `split_individuals` on one machine.
+        """
         people = pa.concat_tables(in_order(self.people.select("individual_id", "unit_id", "documents")))
         unit_names, units = sorted_codes(people.column("unit_id").cast(pa.string()))
         ids = people.column("individual_id").cast(pa.string()).combine_chunks()
@@ -118,8 +120,8 @@ class SparkDocuments:
 
 
 def _sides_of_units(units: pa.Array, split: SplitConfig) -> np.ndarray:
-    """Return the side of the split of each privacy unit, int8 (an index into `SPLITS`), as `split_individuals` draws
-    it.
+    """Return the side of the split of each privacy unit, int8, as an index into `SPLITS` (members, heldout, reference);
+    equal to that of `split_individuals`.
     """
     uniform = _rust.hash_units(units, seed=split.seed).astype(np.float64) / 2.0**64
     sides = np.where(uniform < split.heldout, 1, np.where(uniform < split.heldout + split.reference, 2, 0))
@@ -358,8 +360,8 @@ def _count_hidden_files(spark: SparkSession, paths: Sequence[str]) -> int:
 
 
 def _select_columns(frame: DataFrame, columns: Columns, has_places: bool, more: Sequence[str] = ()) -> DataFrame:
-    """Return the document columns of a data frame under our names, with the columns ``more`` (prefixed by
-    `SOURCE_COLUMN`) and file and row, if it has them.
+    """Return the document columns of a data frame under their standard names, the columns ``more`` with the prefix
+    `SOURCE_COLUMN`, and, if it ``has_places``, the file and row of each document.
 
     Raises `CorpusError` where a column lacks, `PolicyError` where one of the other columns has a name of ours.
     """
@@ -433,8 +435,8 @@ def _collect_documents(documents: DataFrame) -> pa.Table:
 def _find_listed_ids(
     listed_ids: pa.Array, record: LeftOut, choice: Ids, batches: Iterable[pa.RecordBatch]
 ) -> Iterable[pa.RecordBatch]:
-    """Yield the ids that may be of withdrawn individuals: those whose folded form is in ``listed_ids``, or that the
-    record of earlier withdrawals has."""
+    """Yield the ids that may be of withdrawn individuals: those whose normalised spelling is in ``listed_ids``, or that
+    the record of earlier withdrawals has."""
     for batch in batches:
         ids = batch.column(0).cast(pa.string())
         is_listed = pc.is_in(fold_ids(ids), value_set=listed_ids)
@@ -450,8 +452,8 @@ def _documents_of(withdrawn_ids: pa.Array, batches: Iterable[pa.RecordBatch]) ->
 def _copies_of_excluded(
     withdrawn_ids: pa.Array, record: LeftOut, digests: pa.Array, batches: Iterable[pa.RecordBatch]
 ) -> Iterable[pa.RecordBatch]:
-    """Yield those documents of other individuals that are copies of excluded ones: their text has one of these digests,
-    or the record of earlier withdrawals has them."""
+    """Yield the documents of other individuals that are copies of excluded ones: their text has one of these digests,
+    or they are in the record of earlier withdrawals."""
     for table in hash_texts(batches):
         is_left = pc.is_in(table.column("sha256"), value_set=digests, skip_nulls=True)
         others = pc.invert(pc.is_in(table.column("individual_id"), value_set=withdrawn_ids))
@@ -479,7 +481,9 @@ def _partition(spark: SparkSession, frame: DataFrame, cut: _Cut, num_parts: int)
 
 
 def _fold_id_columns(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    """Yield documents with individual and household ids in folded (normalised) spelling."""
+    """Yield documents with individual and household ids normalised in spelling, so that variants of one id are
+    equal.
+    """
     for batch in batches:
         for name in ("individual_id", "household_id"):
             if name in batch.schema.names:
@@ -533,8 +537,8 @@ _IDS: Final = pa.schema(
 
 
 def _ids_of_partition(cut: _Cut, number: int, data: bytes) -> pa.Table | None:
-    """Return a table of the ids of a partition's documents, with individual and unit also in folded spelling for
-    comparison. None if the partition is empty.
+    """Return a table of the ids of a partition's documents, with the ids of individual and unit (household or
+    individual) also in normalised spelling for comparison. None if the partition is empty.
     """
     if not data:
         return None
@@ -601,7 +605,9 @@ def _number_globally(rows: DataFrame, people: DataFrame, parts: RDD, cut: _Cut) 
 
 
 def _require_sides(documents: SparkDocuments) -> None:
-    """Raise `CorpusError` if a side of the split has no individual."""
+    """Raise `CorpusError` if a side of the split (members, heldout, reference) has no individual although its share is
+    not 0.
+    """
     with errors_of_tasks():
         present = documents.parts.map(_side_bits).reduce(operator.or_)
     sides = [code for code in range(len(SPLITS)) if present >> code & 1]
@@ -609,13 +615,15 @@ def _require_sides(documents: SparkDocuments) -> None:
 
 
 def _side_bits(data: bytes) -> int:
-    """Return the sides of the split that a partition's documents are on, as a bit mask; 0 for an empty partition."""
+    """Return the sides of the split (members, heldout, reference) that a partition's documents are on, as a bit mask; 0
+    for an empty partition.
+    """
     return sum(1 << int(side) for side in np.unique(decoded(data).column("side").to_numpy())) if data else 0
 
 
 def _with_numbers(cut: _Cut, data: bytes, numbers: bytes) -> bytes:
-    """Add the columns number, individual, unit and side to a partition's serialised table. ``numbers`` is a serialised
-    table with the numbers of each document id.
+    """Return a partition's serialised table with four more columns: the numbers of document and individual in the whole
+    corpus (from ``numbers``, a serialised table), the unit and its side of the split.
     """
     if not data:
         return data

@@ -87,12 +87,16 @@ class SparkIndex:
         return self._sizes[n]
 
     def num_rows(self, n: int) -> int:
-        """Return the number of n-grams of length n summed over partitions, before equal ones are merged."""
+        """Return the number of n-grams of length n, summed over partitions: one that occurs in several partitions
+        counts in each.
+        """
         with errors_of_tasks():
             return int(self._levels[n - 1].count())
 
     def _table(self, n: int) -> DataFrame:
-        """Return a data frame of the n-grams of length n with their supports (above 0) and ids."""
+        """Return a data frame of the n-grams of length n with their ids and supports (numbers of privacy units that use
+        them), without those of support 0.
+        """
         return _merge_partitions(self._levels[n - 1]).filter("support > 0")
 
     def write(self, folder: Path | str) -> None:
@@ -172,8 +176,8 @@ def build_index(
     progress: Callable[[int], None] | None = None,
     max_rows: int = MAX_ROWS,
 ) -> SparkIndex:
-    """Count the n-grams of the documents on these sides of the split on Spark; return the same index as
-    `reticent.engine.index.build_index`.
+    """Count on Spark the n-grams of the documents on these sides of the split (default: members); return the same index
+    as `reticent.engine.index.build_index`.
 
     Parameters
     ----------
@@ -227,7 +231,9 @@ def build_index(
 
 
 def _counts_of_state(data: bytes) -> tuple[int, int, int]:
-    """Return the numbers of privacy units, documents and n-gram rows in a partition's counting state."""
+    """Return the numbers of privacy units, documents and n-grams (of the length counted last) in the serialised state
+    of a partition's count.
+    """
     part = _rust.Part.from_bytes(data)
     return part.num_units, part.num_documents, part.num_rows
 
@@ -245,8 +251,8 @@ _ROWS: Final = (
 
 
 def _local_ngrams(number: int, data: bytes) -> pa.Table:
-    """Return the n-grams of a partition at the current length with local support and an id (partition number << 32 |
-    row).
+    """Return a table of the n-grams of the length counted last in a partition, with their support there (number of
+    units that use them) and an id: partition number << 32 | row.
     """
     rows = pa.record_batch(_rust.Part.from_bytes(data).rows())
     ids = np.arange(rows.num_rows, dtype=np.int64) | number << 32
@@ -259,7 +265,9 @@ def _ngram_key(rows: DataFrame) -> list[str]:
 
 
 def _merge_partitions(rows: DataFrame) -> DataFrame:
-    """Return the distinct n-grams of all partitions with supports (and occurrences) summed, and their smallest id."""
+    """Return the distinct n-grams of all partitions with their supports (numbers of units that use them) and
+    occurrences, if given, summed, and their smallest id.
+    """
     from pyspark.sql.functions import min, sum
 
     sums = [sum(name).alias(name) for name in ("support", "occurrences") if name in rows.columns]
@@ -267,16 +275,16 @@ def _merge_partitions(rows: DataFrame) -> DataFrame:
 
 
 def _global_supports(rows: DataFrame, least_support: int, num_parts: int) -> RDD:
-    """Return for each partition the global support and id of those of its n-grams that have at least ``least_support``
-    units.
+    """Return for each partition the ids and supports, over all partitions, of those of its n-grams that at least
+    ``least_support`` units use.
     """
     kept_ones = _merge_partitions(rows).filter(f"support >= {least_support}").drop("occurrences").hint("shuffle_hash")
     return repartition_by_part(rows.select("part", *_ngram_key(rows)).join(kept_ones, _ngram_key(rows)), num_parts)
 
 
 def _count_words(config: IndexConfig, sides: tuple[int, ...], data: bytes) -> bytes:
-    """Count the words of a partition's documents; return its counting state, serialised. Only units on ``sides`` of the
-    split count.
+    """Count the words of a partition's documents; return the state of the count, serialised. Only units on ``sides`` of
+    the split (indices into `SPLITS`) count.
 
     Documents of the other sides of the split are present but not counted. Their words are answered too, so that they
     can be protected.
@@ -299,8 +307,8 @@ def _count_words(config: IndexConfig, sides: tuple[int, ...], data: bytes) -> by
 
 
 def _count_next_length(data: bytes, supports: bytes) -> bytes:
-    """Count the n-grams of a partition of the next length; return the new counting state, serialised. ``supports`` is a
-    serialised table of the global supports at the present length.
+    """Count the n-grams of a partition that are one word longer than those counted last, whose ``supports`` in all
+    partitions are a serialised table; return the new state of the count, serialised.
     """
     part = _rust.Part.from_bytes(data)
     table = decoded(supports) if supports else _ROWS[part.n > 1].empty_table()

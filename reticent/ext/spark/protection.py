@@ -87,8 +87,8 @@ class Protection:
     size: tuple[int, int] | None
 
     def flagged(self, data: bytes, index: bytes, spans: bytes, listed: bytes) -> FlaggedWords:
-        """Flag the protected words of a partition's documents; return them. ``listed`` holds surface forms (normalised
-        words) to protect wherever they occur.
+        """Return a partition's words with flags on those to protect. All arguments are serialised; ``listed`` has the
+        normalised words that are protected wherever they occur.
         """
         table = decoded(data)
         flagged = FlaggedWords(
@@ -106,8 +106,8 @@ class Protection:
         return flagged
 
     def surfaces(self, table: pa.Table) -> pa.Array:
-        """Return the distinct surface forms (normalised words) in a partition's documents on the wanted sides of the
-        split.
+        """Return the distinct normalised words of a partition's documents, without documents on sides of the split
+        (members, heldout, reference) that are not to be flagged.
         """
         if self.splits is not None:
             sides = [SPLITS.index(split) for split in self.splits]
@@ -151,8 +151,8 @@ def _surfaces(how: Protection, number: int, data: bytes, spans: bytes) -> pa.Tab
 
 
 def _blacklist_surfaces(documents: SparkDocuments, spans: SparkSpans, how: Protection) -> tuple[RDD, int]:
-    """Return for each partition the surface forms to protect wherever they occur, and the number of forms of
-    identifiers in all partitions.
+    """Return for each partition those of its normalised words that are protected wherever they occur, and the number of
+    distinct words of identifiers in all partitions.
     """
     rows = rows_of_parts(
         documents.spark, documents.parts.zip(spans.parts), documents.tokens, partial(_surfaces, how), _SURFACES
@@ -174,8 +174,8 @@ def _flag_partitions(
     row: Callable[[pa.Table, np.ndarray, Flagged], list[pa.Array]],
     schema: pa.Schema,
 ) -> tuple[RDD, dict[str, Any]]:
-    """Flag the protected words of all partitions; return a dataset of ``row``'s columns for each batch, and counts
-    summed over partitions.
+    """Flag the protected words of all partitions; return an RDD of (word counts, serialised table of the columns that
+    ``row`` makes) pairs, and the counts of all partitions.
     """
     for given, name in ((index, "the index"), (spans, "the spans")):
         if given is not None and given.documents is not documents:
@@ -278,7 +278,8 @@ def protect(
     policy: Policy | None = None,
     splits: tuple[str, ...] | None = None,
 ) -> SparkFlags:
-    """Flag the protected words of the documents on these sides of the split (None: all) on Spark.
+    """Flag on Spark the protected words of the documents on these sides of the split (members, heldout, reference;
+    None: all).
 
     Raises
     ------
@@ -318,8 +319,8 @@ def write_tokens(
     policy: Policy | None = None,
     splits: tuple[str, ...] | None = None,
 ) -> dict[str, Any]:
-    """Write a token store with protection flags for the documents on these sides of the split (None: all), as
-    `reticent.write_tokens` does; return counts.
+    """Write a token store with protection flags for the documents on these sides of the split (members, heldout,
+    reference; None: all), as `reticent.write_tokens` does; return counts.
 
     Returns the counts of rewritten text there, and raises the same errors. Cost: tokens are moved once, and the driver
     writes all of them, some documents at a time.

@@ -103,8 +103,8 @@ def partition_tokens(spark: SparkSession, num_parts: int) -> list[int]:
 def rows_of_parts(
     spark: SparkSession, parts: RDD, tokens: Sequence[int], table: Callable[..., Any], schema: pa.Schema
 ) -> DataFrame:
-    """Return one data frame of the tables that the function ``table`` makes of each partition of an RDD. Its column
-    ``part`` is the partition's value in ``tokens``, by which rows can be brought back to their partition."""
+    """Return one data frame of the tables that the function ``table`` makes of each partition of an RDD, with a column
+    ``part``: an integer of ``tokens`` by which `repartition_by_part` brings rows back to their partition."""
     blobs = parts.mapPartitionsWithIndex(Task(partial(_with_token, tuple(tokens), table)))
     return frame_of(spark, blobs, schema.insert(0, pa.field("part", pa.int32())))
 

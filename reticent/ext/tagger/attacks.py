@@ -96,13 +96,17 @@ def average_precision(members: np.ndarray, heldout: np.ndarray) -> float:
 
 
 def average_precision_draws(members: np.ndarray, heldout: np.ndarray, *, num_bootstrap: int, seed: int) -> np.ndarray:
-    """Return bootstrap replicates of the average precision, float64 (num_bootstrap,), resampling pairs."""
+    """Return bootstrap replicates of the average precision, float64 (num_bootstrap,), resampling pairs of a member and
+    a held-out name.
+    """
     blocks = iter_resamples(len(members), num_bootstrap, seed)
     return np.concatenate([_average_precisions(members, heldout, weights) for weights in blocks])
 
 
 def _average_precisions(members: np.ndarray, heldout: np.ndarray, weights_BP: np.ndarray) -> np.ndarray:
-    """Return the average precision under each row of pair weights (B, pairs); the arrays hold one name of each pair."""
+    """Return the average precision under each row of weights of the pairs (B, pairs), float64 (B,); ``members`` and
+    ``heldout`` have the scores of the two names of each pair.
+    """
     scores = np.concatenate([members, heldout])
     order = np.argsort(-scores, kind="stable")
     last_of_step = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))
@@ -124,7 +128,8 @@ def auc_of_scores(members: np.ndarray, heldout: np.ndarray) -> float:
 
 
 def expected_rank(accuracy: float, num_heldout: int, num_members: int) -> float:
-    """Return the expected rank of a member in the list, as published: from the accuracy on pairs (measure B2, Eq. 3.6).
+    """Return the expected rank of a member among all names sorted by score, by the published formula from the accuracy
+    on pairs (measure B2, Eq. 3.6).
 
     >>> round(expected_rank(575 / 826, 826, 826))   # Tables 4.1 and 4.5, first row
     664
@@ -133,8 +138,8 @@ def expected_rank(accuracy: float, num_heldout: int, num_members: int) -> float:
 
 
 def expected_rank_exact(auc: float, num_heldout: int, num_members: int) -> float:
-    """Return the mean rank of a member in the whole list from the AUC (measure B2): (1 - AUC) · held-out + (members +
-    1) / 2.
+    """Return the mean rank of a member among all names sorted by score, from the AUC (measure B2): (1 - AUC) · held-out
+    + (members + 1) / 2.
     """
     return (1 - auc) * num_heldout + (num_members + 1) / 2
 
@@ -175,7 +180,8 @@ def blind_scores(features: np.ndarray, *, folds: int = 5, seed: int = 0) -> np.n
 def mean_estimate(
     values: np.ndarray, *, low: float = 0.0, high: float = 1.0, num_bootstrap: int = 1000, seed: int = 0, unit: str
 ) -> Estimate:
-    """Return the mean of one value for each pair, with a bootstrap interval within ``low`` and ``high``.
+    """Return the mean of one value for each pair of names, with a bootstrap interval; no value can lie outside ``low``
+    and ``high``, and ``unit`` is what the result calls the pairs.
 
     Equal values have no spread to resample; their interval is that of Clopper-Pearson.
     """

@@ -115,7 +115,9 @@ class _Evaluator:
         )
 
     def precision(self, scores: np.ndarray) -> Estimate:
-        """Return the average precision, averaged over rankings of shape (rankings, 2, pairs), with its interval."""
+        """Return the average precision of ranking members above held-out names, averaged over the rankings of
+        ``scores`` (rankings, 2, pairs), with its interval.
+        """
         n = scores.shape[-1]
         value = float(np.mean([average_precision(*pair) for pair in scores]))
         draws = np.mean([average_precision_draws(*pair, **self._options) for pair in scores], axis=0)
@@ -127,7 +129,9 @@ class _Evaluator:
         return Estimate(value=value, low=low, high=high, n=n, unit=self.unit, method=method)
 
     def evaluate_pairs(self, scores: np.ndarray, blind: np.ndarray) -> TaggerSide:
-        """Return the results of all attacks on these pairs (development or test)."""
+        """Return the results of all attacks on the development or test pairs, from the tagger's ``scores`` and the
+        ``blind`` scores, which need no model.
+        """
         n = scores.shape[-1]
         pairs = wins(scores[:, 0], scores[:, 1])
         mean = scores.mean(axis=0)
@@ -171,7 +175,9 @@ class _Evaluator:
         )
 
     def _accuracy_by_kind(self, pairs: np.ndarray, kinds: Sequence[str]) -> dict[str, Estimate]:
-        """Return kind of prompt -> accuracy on pairs."""
+        """Return kind of prompt -> accuracy over its prompts; ``pairs`` has 1, 0.5 or 0 (won, tie, lost) for each
+        prompt and pair, ``kinds`` the kind of each prompt.
+        """
         return {
             kind: self.estimate(pairs[[number for number, own in enumerate(kinds) if own == kind]].mean(axis=0))
             for kind in dict.fromkeys(kinds)
@@ -181,7 +187,7 @@ class _Evaluator:
         self, pair_scores: np.ndarray, occurrences: np.ndarray, small_cell: int
     ) -> list[RatesByMentions]:
         """Return mean score, accuracy and advantage for groups of pairs by how often the member name occurs in
-        training. Small groups have no numbers."""
+        training; groups of fewer than ``small_cell`` pairs have no numbers."""
         rows = []
         mean, won = pair_scores.mean(axis=0), PAIRWISE["mean"](pair_scores)
         for low, high in OCCURRENCES:

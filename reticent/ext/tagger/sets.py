@@ -117,8 +117,8 @@ def read_conll(path: Path | str, *, labels: Sequence[str] = ("PER",), encoding: 
 
 
 def decode_entities(tags: Sequence[str], firsts: Sequence[int], labels: Sequence[str]) -> np.ndarray:
-    """Return the token bounds of all entities of these types in BIO, IOB1 or BIOES tags, int64 (entities, 2), end
-    exclusive.
+    """Return the token bounds of all entities of the types ``labels`` in BIO, IOB1 or BIOES tags, int64 (entities, 2),
+    end exclusive; ``firsts`` are the first tokens of sentences.
 
     An entity begins at B- (S-, U-), at the first token of a sentence, after E- (L-, S-, U-), and where the type
     changes: so one rule reads BIO, IOB1 and BIOES.
@@ -222,8 +222,8 @@ def read_pairs(path: Path | str, *, seed: int = 0) -> AttackSet:
 def names_of_corpus(
     corpus: Corpus, individuals: Individuals, *, label: str = "NAME", seed: int = 0, detected: SpanReader | None = None
 ) -> tuple[Mentions, list[str]]:
-    """Return one name of each individual that occurs in no other individual's documents: mentions of members' names,
-    and held-out individuals' names.
+    """Draw for each individual one name that occurs in no other individual's documents; return the mentions of members'
+    names with members' texts, and the held-out individuals' names.
 
     One name an individual, drawn among the names that stand in no other individual's documents, so that names are as
     independent as individuals are.

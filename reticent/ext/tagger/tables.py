@@ -83,7 +83,8 @@ def read_scores(
     paired: bool = True,
     only_whole: bool = False,
 ) -> PublishedScores:
-    """Read the published scores of one model from a CSV file: for each side, scores of pairs of names in every prompt.
+    """Read the published scores of one model from a CSV file: for each side (development, test), scores of pairs of
+    names in every prompt.
 
     Parameters
     ----------
@@ -327,7 +328,9 @@ def _appendix(prompts: Sequence[str], dev: Mapping[str, np.ndarray], test: Mappi
     """
 
     def format_higher_ranked(pair: np.ndarray) -> str:
-        """Format the mean number of held-out names that rank above a member."""
+        """Return as text how many held-out names on average rank above a member, from member and held-out scores (2,
+        pairs).
+        """
         return _format_integer((1 - auc_of_scores(*pair)) * pair.shape[-1])
 
     heads = ("Input Prompt", *(f"Tried Negatives: {name}" for name in dev))

@@ -115,7 +115,9 @@ def train_tagger(
 
     @lru_cache(maxsize=1)  # the first is asked for twice, and texts that do not change in every epoch
     def make_store(number: int) -> TokenStore:
-        """Tokenise the texts number ``number``, keep their labels, and return their token store."""
+        """Return the token store of the texts of epoch ``number`` (from 0; always 0 if the texts never change), and
+        keep their labels.
+        """
         texts = examples(number) if callable(examples) else examples
         store, own = _as_tokens(*tag_labels(tokenizer, texts, max_length=max_length)[::2])
         labels.clear()  # of the epoch before
@@ -129,7 +131,7 @@ def train_tagger(
         return make_store(epoch - 1 if callable(examples) else 0)
 
     def report_epochs(num_epochs: int) -> None:
-        """Report the number of finished epochs, with the model in evaluation mode."""
+        """Call ``after_epoch``, if given, with the number of finished epochs while the model is in evaluation mode."""
         model.eval()
         if after_epoch:
             after_epoch(num_epochs)

@@ -167,7 +167,9 @@ class _Rows:
 
 
 def _protected_characters(documents: Flagged, flags: int) -> list[np.ndarray]:
-    """Return for each document of a batch whether each character is in a protected word, bool (characters,)."""
+    """Return for each document of a batch whether each character is in a word with one of these protection flags, or in
+    a direct identifier between words, bool (characters,).
+    """
     part, words, of_words, _, gaps = documents
     ends = np.cumsum(pc.utf8_length(part.texts).to_numpy())
     marks = np.zeros(int(ends[-1]) + 1, dtype=np.int64)

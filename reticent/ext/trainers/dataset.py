@@ -67,8 +67,8 @@ class ProtectedWindows:
         return {"window": numbers.tolist(), **cut, "attention_mask": [np.ones(n, np.int64) for n in lengths]}
 
     def permitted(self, batch: Batch) -> np.ndarray:
-        """Return the token id at each position that may be a target, `PROTECTED` at protected ones and -100 at others;
-        int64 (B, T).
+        """Return for each position of a batch its token id if it may be a prediction target, `PROTECTED` if it is
+        protected, else -100; int64 (B, T).
         """
         permitted = draw_targets(batch, self.recipe, Ledger(), mask_share=1.0, seed=0, epoch=0)
         permitted[(batch.flags & self.recipe.protected_flags) != 0] = PROTECTED

@@ -49,7 +49,9 @@ class TargetGuard:
 
     @property
     def batches(self) -> int:
-        """The number of batches that were checked."""
+        """Number of batches that were checked by all processes; those of other processes are added when an epoch
+        ends.
+        """
         return sum(int(row[-1]) for row in self._totals().values())
 
     @property
@@ -179,8 +181,8 @@ class _Epochs(TrainerCallback):
         self._saved: dict[int, tuple[int | None, list[dict[int, torch.Tensor]]]] = {}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Take back the counts of steps that a resumed training repeats, and keep the step from which the guard counts:
-        the first of its trainings."""
+        """When training begins: restore the counts of the checkpoint from which it resumes, and remember the first step
+        that the counts cover."""
         guard, step = self.guard, state.global_step
         if step:  # of a checkpoint of another guard nothing was counted that led to its weights
             self._first_step, counts = self._saved.get(step, (step, [{}, {}]))
@@ -190,7 +192,7 @@ class _Epochs(TrainerCallback):
         self._seen = guard.own_batches
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Keep the counts until this checkpoint, from which a training can be resumed."""
+        """When a checkpoint is saved: keep a copy of the counts so far, to restore if a training resumes from it."""
         counts = [_copy_counts(self.guard._counts), _copy_counts(self.guard._elsewhere)]
         self._saved[state.global_step] = self._first_step, counts
 

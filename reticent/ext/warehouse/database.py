@@ -247,8 +247,8 @@ class Connection:
 
 
 def failure(where: str, error: Exception, doing: str = "cannot be read") -> Exception:
-    """Return a `CorpusError` for a database driver's error, with SQLSTATE and its meaning but without the driver's
-    message.
+    """Return a `CorpusError` for a database driver's error, which says what failed (``doing``), SQLSTATE and its
+    meaning, but not the driver's message.
     """
     code = getattr(error, "sqlstate", None)
     code = code if isinstance(code, str) and re.fullmatch("[0-9A-Z]{5}", code) and code != "00000" else None
@@ -320,7 +320,9 @@ class Selection:
         return f"n.{quoted(column)}" if self.expressions is None else self.expressions[column]
 
     def of_register(self, table: str, individual_id: str) -> Selection:
-        """Return the selection of a withdrawal table whose id column is called as in the notes."""
+        """Return the SQL selection of a table of withdrawn individuals, whose id column has the same name as in the
+        table of documents.
+        """
         return Selection(f"{table} AS n", {individual_id: f"n.{self.expression(individual_id).partition('.')[2]}"})
 
     def statement(

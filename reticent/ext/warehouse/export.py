@@ -173,7 +173,7 @@ def _documents(run: Run) -> ResultTable:
     ids = run.corpus.scan().select(["doc_id"])
 
     def rows() -> Rows:
-        """Yield (document numbers, batch of ids)."""
+        """Yield (the document number of each row, record batch of ids)."""
         first = 0
         for batch in ids.to_batches():
             yield np.arange(first, first + batch.num_rows), batch

@@ -199,7 +199,7 @@ class Postgres:
             self._held = None
 
     def _connect(self) -> Connection:
-        """Open a connection with the session settings of a reading."""
+        """Open a connection for reading: a read-only transaction, without time limits, text as UTF-8."""
         connect = partial(open_postgres, self._address, "corpus.source", autocommit=True)
         connection = Connection(self.name, connect, OPTIONS)
         for setting in (*SETTINGS, *(["SET LOCAL row_security TO on"] if self._accepts_filtered_rows else [])):
@@ -259,8 +259,8 @@ class Postgres:
         doc_ids: Sequence[str] | None = None,
         excluded: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of these blocks and documents, without those of excluded individuals, or with ``excluded``
-        only theirs.
+        """Yield the rows that the SQL condition ``blocks`` and the ids ``doc_ids`` choose (None: all), without those of
+        excluded individuals, or with ``excluded`` only theirs.
         """
         settings = self._settings
         asked = list(dict.fromkeys([*columns, settings.doc_id, settings.individual_id]))
@@ -304,7 +304,9 @@ class Postgres:
         return batch
 
     def _as_text(self, field: pa.Field, expression: str) -> str:
-        """Return the SQL expression of a column cast to text; raise `CorpusError` for a type that is no id or text."""
+        """Return the SQL expression of a column cast to text; spans, mentions and times with a zone stay as they are.
+        Raise `CorpusError` for a type that cannot be an id or text.
+        """
         names = self._settings
         is_time = pa.types.is_timestamp(field.type) and field.type.tz is not None
         if field.name in (names.spans, names.mentions) or (is_time and not self._is_id(field.name)):

@@ -158,7 +158,9 @@ class _Transaction:
         count = 0
 
         def batches() -> Iterator[pa.RecordBatch]:
-            """Yield the result's batches and count their rows; keep an error of ours for the caller."""
+            """Yield the result's batches and count their rows; keep an error for the caller, as the driver would pass
+            it on as its own.
+            """
             nonlocal count
             try:
                 for _, batch in result.rows():
@@ -257,8 +259,8 @@ class _Transaction:
         return count, left
 
     def _delete_withdrawn(self, exported_rows: str, left_out: LeftOut | None, delete: bool) -> int:
-        """Find the exported rows of withdrawn individuals' documents, and delete them if ``delete``. Return how many
-        remain. ``exported_rows`` is the SQL of our rows, FROM and WHERE.
+        """Delete the exported rows of withdrawn individuals' documents if ``delete``, and return how many remain;
+        ``exported_rows`` is the SQL (FROM and WHERE) of all exported rows.
         """
         if not left_out:
             return 0

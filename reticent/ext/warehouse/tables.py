@@ -61,7 +61,7 @@ def token_table(name: str, store: TokenStore, corpus: Corpus) -> ResultTable:
     """Return a token store's protected tokens as a table with one row for each document."""
 
     def rows() -> Rows:
-        """Yield (document numbers, batch) in document order."""
+        """Yield (the document number of each row, record batch) in document order."""
         numbers = _numbers(store.doc_ids, corpus)
         if (numbers < 0).any():
             raise ArtifactError(f"{store.path}: has a document that is none of the run's; run protect again")
@@ -84,7 +84,7 @@ def span_table(name: str, folder: Path, corpus: Corpus) -> ResultTable:
     """Return the detected identifier spans of a corpus as a table with one row for each span."""
 
     def rows() -> Rows:
-        """Yield (document numbers, batch) in document order."""
+        """Yield (the document number of each row, record batch) in document order."""
         owners = corpus.scan().column("individual_id").combine_chunks()
         with pq.ParquetFile(folder / "spans.parquet") as file:
             for batch in file.iter_batches(1 << 16, columns=["doc_id", *SPAN_ROWS.names[2:]], use_threads=False):
