@@ -117,8 +117,8 @@ class _Commands(TyperGroup):
     """Group of all commands; an option that was removed fails with a message that names the setting replacing it."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; an option that was removed raises `PolicyError`, which names the setting that replaces it.
-        No error prints a text that was given in place of its file."""
+        """Run the command; a removed option raises `PolicyError`, which names the setting that replaces it. If a text
+        is given in place of a file, no error quotes it."""
         try:
             return super().invoke(ctx)
         except Exception as failed:
@@ -132,8 +132,8 @@ class _Commands(TyperGroup):
 
 
 def _command_line(name: str | None = None, *, outline: bool = False) -> typer.Typer:
-    """Return the app with the command ``name`` alone, or with all commands; with ``outline`` the others have only names
-    and first help lines, so that listing them loads none."""
+    """Return the app with the command ``name`` alone or, if no command has this name, with all; with ``outline`` these
+    have only names and first help lines, and their modules are not loaded."""
     app = typer.Typer(
         cls=_Commands,
         no_args_is_help=True,

@@ -142,8 +142,8 @@ def _used_settings() -> tuple[str, ...]:
 
 
 def _open_training_documents(run: Run, *, members_only: bool) -> tuple[Any, Any, dict[str, str]]:
-    """Return the corpus, a mask of its training documents (bool; None: all), and the input fingerprints. With
-    ``members_only`` the training documents are those of the run's members."""
+    """Return the corpus, a mask of its documents to index (bool; None: all), and the input fingerprints; with
+    ``members_only``, these are the documents of the run's members."""
     if not members_only:
         return run.whole_corpus, None, {"corpus": run.whole_corpus.fingerprint()}
     split = require_kind(run.folder / "split", "split")

@@ -153,8 +153,8 @@ def given_settings(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def new_progress(quiet: bool) -> Progress:
-    """Return a progress reporter on stderr, as JSON lines where the log is JSON; from here on, a library's abort for
-    lack of memory is explained too."""
+    """Return a progress reporter on stderr (JSON lines if the log is JSON), and install an explanation for aborts of
+    libraries that run out of memory."""
     explain_abort()
     return (JsonProgress if is_json() else Progress)(quiet=quiet)
 

@@ -68,9 +68,8 @@ PartOption = Annotated[
 
 
 def print_plan(job: Job, quiet: bool, as_json: bool) -> None:
-    """Print what the audit of a job's run can show and what it costs; raise what the run would at its start for
-    settings, files or libraries that it cannot use, for too few documents, for an epsilon that no noise reaches or
-    too small a budget."""
+    """Print what the audit of a job's run can show and what it costs, without running it; raise what the run would
+    raise at its start."""
     run = Run(job, new_progress(quiet))
     check_settings(run.read_only_copy())  # no base model is downloaded
     sides = sides_of(run)
@@ -550,7 +549,9 @@ def report(
 def execute_job(
     job: Job, until: str, quiet: bool, as_json: bool, *, restart: bool = False, reread: bool = False
 ) -> None:
-    """Run a job up to a stage and print what was made; exit with status 3 if a gate failed."""
+    """Run a job up to a stage and print what was made; exit with status 3 if a model misses a limit that the job sets
+    (a gate).
+    """
     run = Run(job, new_progress(quiet or not launched().is_main), restart=restart, reread=reread)
     execute(run, until)
     if not launched().is_main:
@@ -562,7 +563,9 @@ def execute_job(
 
 
 def _print_end(run: Run, as_json: bool) -> None:
-    """Print the summary of a run whose report is written; exit with status 3 if a gate failed."""
+    """Print the summary of a run whose report is written; exit with status 3 if a model misses a limit that the job
+    sets (a gate).
+    """
     evidence = run.evidence
     print_summary(evidence, run.folder, as_json)
     if evidence.verdict and evidence.verdict.failed:

@@ -106,7 +106,7 @@ def score(
 
 
 def _rows_with_texts(rows: list[dict[str, Any]], candidates: list[Candidate]) -> bytes:
-    """Return the rows with their texts as JSON lines (UTF-8 bytes)."""
+    """Return the rows of scores, each with its candidate text and given prefix, as JSON lines (UTF-8 bytes)."""
     of = {each.number: each for each in candidates}
     lines = (
         {**row, "text": of[row["number"]].text, **({"given": g} if (g := of[row["number"]].given) is not None else {})}

@@ -58,7 +58,7 @@ def print_export(counts: dict[str, int], where: str, as_json: bool) -> None:
 
 
 def print_part(name: str, counts: dict[str, int], as_json: bool) -> None:
-    """Print how many models and scores a part of a run made, had up to date, and left waiting for other parts."""
+    """Print how many models and scores a part of a run made, found up to date, and left waiting for other parts."""
     if as_json:
         print(json.dumps({"part": name, **counts}))
     else:
@@ -270,7 +270,9 @@ def print_budget(spendings: list[Spending], files: list[Path], as_json: bool) ->
 
 
 def counts_table(spans: dict[str, dict[str, int]]) -> Table:
-    """Return a table of span counts by category and detector; spans propagated from all detectors share one column."""
+    """Return a table of span counts by category (rows) and detector (columns); counts propagated from several detectors
+    ("propagated:NAME") share one column.
+    """
     columns: dict[str, Counter[str]] = {}
     for name, counts in spans.items():
         columns.setdefault(name.partition(":")[0], Counter()).update(counts)
@@ -477,7 +479,9 @@ def _documents_table(corpus: CorpusEvidence) -> Table:
 
 
 def _ngrams_table(corpus: CorpusEvidence) -> Table:
-    """Return the table of identifying n-grams by n."""
+    """Return the table of how many distinct n-grams identify individuals, how often they occur, and how many do not
+    identify, for each n.
+    """
     table = _plain_table("n", "identifying", "minimal", "occurrences", "not identifying", title="Identifying n-grams")
     for row in corpus.identifiers_by_n or ():
         counts = (row.all.distinct, row.minimal.distinct, row.all.occurrences, row.kept.distinct)
@@ -494,7 +498,9 @@ def _retention_table(corpus: CorpusEvidence) -> Table:
 
 
 def _unicity_table(corpus: CorpusEvidence) -> Table:
-    """Return the table of how many units a few shared words single out."""
+    """Return the table of the share of individuals (or households) that sets of a few common words single out, by the
+    number of words in a set.
+    """
     heads = ("shared words", f"{_unit_names(corpus)} singled out", "95 % interval")
     table = _plain_table(*heads, title="Sets of words that many use")
     for row in corpus.unicity or ():
@@ -506,7 +512,7 @@ def _unicity_table(corpus: CorpusEvidence) -> Table:
 
 
 def _unit_names(corpus: CorpusEvidence) -> str:
-    """Return "households" or "individuals", the units that support counts."""
+    """Return "households" or "individuals": the privacy units that the corpus statistics count."""
     return "households" if corpus.unit == "household" else "individuals"
 
 

@@ -100,7 +100,9 @@ def protect(
     unencrypted: Unencrypted = False, k: K = None, n: N = None, settings: Set = None, quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Flag the words of each document by the supports of all: OUT/flags.parquet, a row a document."""
+    """Flag the protected words of each document, counting over all documents how many individuals use each:
+    OUT/flags.parquet, a row a document.
+    """
     sections = {"index": {"max_n": n}, "protect": {"k": k, "n": n}}
     _run_stage("protect", source, out, detector, (master, parts, unencrypted), settings, sections, quiet, as_json)
 

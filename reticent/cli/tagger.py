@@ -290,7 +290,9 @@ def _read_key(file: Path | None) -> bytes | None:
 def _attack_set_of_files(
     train: list[Path], names: Path | None, heldout: Path | None, labels: list[str], encoding: str, choice: Choice
 ) -> AttackSet:
-    """Return the attack set (names of the training data, names to compare with) of CoNLL files and a list of names."""
+    """Return the attack set of names in the tagger's training files (CoNLL), paired with names absent from them, from a
+    list or a held-out CoNLL file.
+    """
     if not train or (names is None) == (heldout is None):
         raise PolicyError("tagger attack: give --train FILE and either --names LIST or --heldout FILE, or --run RUN")
     read = [read_conll(file, labels=labels, encoding=encoding) for file in train]

@@ -658,7 +658,7 @@ def _errno(error: Exception) -> int | None:
 
 
 def _content_digest(content: dict[str, Any]) -> str:
-    """Return the SHA-256 (hexadecimal) of a manifest's content, a dict, with its counts."""
+    """Return the SHA-256 (hexadecimal) of the whole content of a manifest, counts included."""
     return hashlib.sha256(canonical(content)).hexdigest()
 
 

@@ -218,7 +218,9 @@ class Plan:
         return "trainings, classifications and scorings" if classifies else "trainings and scorings"
 
     def unmeasured(self) -> list[str]:
-        """Return texts that name the steps left whose speed is unknown, so that the end cannot be estimated."""
+        """Return texts such as "training NAME" for the unfinished steps whose speed is unknown, so that no finishing
+        time can be estimated.
+        """
         what = {"train": "training", "classify": "classifying from", "score": "scoring"}
         return list(dict.fromkeys(f"{what[s.kind]} {s.model}" for s in self.left if not self.speed(s)))
 

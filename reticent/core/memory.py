@@ -71,7 +71,9 @@ class OwnMemory:
 
 
 def _peak_by_the_system() -> int:
-    """Return the peak resident memory in bytes. Linux includes the process's time before this program."""
+    """Return the peak resident memory of this process in bytes, as the system reports it; on Linux that includes what
+    ran in the process before this program.
+    """
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

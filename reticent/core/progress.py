@@ -245,8 +245,8 @@ def _line_parts(task: Any, width: int) -> list[tuple[str, str]]:
 
 
 def shown_values(counts: dict[str, Any]) -> dict[str, Any]:
-    """Return the counts of a stage that are shown: its numbers and texts, and of a nested dict the number of
-    documents."""
+    """Return what is shown of a stage's counts: numbers and texts as they are, and in place of a nested dict its entry
+    "documents"; anything else is left out."""
     found: dict[str, Any] = {}
     for key, value in counts.items():
         if isinstance(value, int | float | str):

@@ -42,7 +42,8 @@ MOST_FAULTS = 20
 
 
 def of_job(path: str | None) -> Any:
-    """Return the pydantic field for a setting of a section whose value comes from the job's setting at ``path``.
+    """Return a pydantic field for a setting that a section shares with the job: its value comes from the job's setting
+    at ``path``, and dumps of the section leave it out.
 
     It is used as ``seed: Annotated[int, of_job("seed")] = 0``.
 
@@ -244,8 +245,8 @@ def holds_something(value: Any) -> bool:
 
 
 def _published_parts(section: Any, field: FieldInfo, value: Any) -> tuple[Any, int]:
-    """Return the publishable form of a field that holds sections (one, a list, or a marked dict by name), and the
-    number of withheld settings."""
+    """Return what a report may show of a field that holds a section, a list of sections, or a dict of named sections
+    (shown only with the mark `PUBLISHED`), and the number of withheld settings."""
     if isinstance(value, list | tuple):
         parts = [section.published(part) for part in value]
         return [shown for shown, _ in parts], sum(count for _, count in parts)
@@ -259,8 +260,8 @@ def _published_parts(section: Any, field: FieldInfo, value: Any) -> tuple[Any, i
 
 
 def _is_published(name: str, field: FieldInfo) -> bool:
-    """Whether a report may show the value of a field: by its mark, or by default if its type holds only numbers and
-    words of closed lists."""
+    """Whether a report may show the value of a field: as its `Publication` mark says; without one, if its type holds
+    only numbers and words of closed lists and its name is not that of a seed."""
     marks = [mark for mark in field.metadata if isinstance(mark, Publication)]
     return marks[-1].published if marks else _is_closed(field.annotation) and not names_a_seed(name)
 

@@ -197,8 +197,8 @@ def _drop_foreign_keys(value: Any) -> Any:
 
 
 def read_tokenizer_json(file: Path | str, *, tested: str | None = None) -> str:
-    """Return the text of a ``tokenizer.json`` file, checked that the library can use it; raise `ArtifactError` that
-    names the file if not.
+    """Return the text of a ``tokenizer.json`` file; raise `ArtifactError`, naming the file, if the library cannot use
+    it. A text with the SHA-256 ``tested`` is not tested again.
 
     Parameters
     ----------

@@ -170,14 +170,16 @@ class PrivacyConfig(Section):
         return self
 
     def check_complete(self) -> None:
-        """Raise `PolicyError` for a privacy budget without its file or without the fingerprint of the corpus."""
+        """Raise `PolicyError` if a privacy budget (limit on what all trainings on a corpus spend together) lacks its
+        file or the fingerprint of the corpus.
+        """
         if (self.budget_file is None) != (self.corpus is None):
             raise PolicyError("train.dp: a budget needs both a file and the fingerprint of the corpus")
         if self.budget_epsilon is not None and self.budget_file is None:
             raise PolicyError("train.dp.budget_epsilon: needs a budget file")
 
     def cache_key(self) -> dict[str, object]:
-        """Return these settings without those that do not change the weights.
+        """Return the DP-SGD settings that change the weights of a training.
 
         The size of physical batches is included, because it changes weights through the draws of dropout. If a run were
         resumed with another size, it would repeat steps with the same noise on another sum, and the noise would cancel
@@ -308,7 +310,8 @@ class TrainConfig(Section):
         return self
 
     def cache_key(self, *, private: bool = False, causal: bool = True) -> dict[str, Any]:
-        """Return the settings that change the weights of a training.
+        """Return the settings that change the weights of a training, with those of DP-SGD if it is ``private``, and
+        without ``end_of_text`` unless it is ``causal``.
 
         Omitted are settings that only monitor or place a training, the list of seeds (each training has one), ``dp`` if
         the recipe is not private, ``end_of_text`` if no end is a target, and `YOUNGER` settings at their defaults, so
@@ -324,7 +327,7 @@ class TrainConfig(Section):
         return said
 
     def _younger_at_default(self) -> set[str]:
-        """Return the names of the newer settings (`YOUNGER`) that have their default value."""
+        """Return the names of the settings that later versions added (`YOUNGER`) and that have their default value."""
         return {name for name in YOUNGER if getattr(self, name) == type(self).model_fields[name].default}
 
     @property
@@ -376,8 +379,8 @@ class ModelSection(Section):
 
     @field_serializer("train")
     def _serialize_set(self, train: TrainConfig | None, info: FieldSerializationInfo) -> dict[str, Any] | None:
-        """Return only those training settings that this model section sets itself, as read-back defaults would count as
-        set."""
+        """Return only the training settings that this model section sets itself: if defaults were written too, they
+        would count as set when read back."""
         return None if train is None else train.model_dump(mode=str(info.mode), exclude_unset=True)
 
     @model_validator(mode="after")

@@ -87,8 +87,8 @@ class BatchContext:
         return replace(batch, input_ids=made.input_ids)
 
     def _count_identifying(self, input_ids: np.ndarray, batch: Batch, skipped: np.ndarray) -> int:
-        """Return the number of identifying words that a batch's input ids still hold, those with ``skipped`` tokens not
-        counted."""
+        """Return how many identifying words a batch's input ids still hold; words with a token in the mask ``skipped``
+        are not counted."""
         return self.words.count_identifying(input_ids, batch.word_ids, skipped)
 
     def _cut_words(self, batch: Batch) -> np.ndarray:

@@ -114,7 +114,9 @@ def whole_state(model: torch.nn.Module, world: World) -> dict[str, torch.Tensor]
 
 
 def launched() -> World:
-    """Return the world that the launcher's environment variables describe, without joining it."""
+    """Return the `World` (rank and number of processes of a training) that the launcher's environment variables
+    describe, without joining its process group.
+    """
     rank, size, local = (int(os.environ.get(name, default)) for name, default in _VARIABLES)
     return World(rank, size, local) if size > 1 else World()
 
@@ -123,7 +125,9 @@ _VARIABLES = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
 
 
 def join_world() -> World:
-    """Join the process group, once, and return the world; a program that was started alone joins nothing."""
+    """Join the process group of a distributed training, once, and return its `World`; a program that was started alone
+    joins nothing.
+    """
     world = launched()
     if world.size > 1:
         import torch

@@ -76,7 +76,8 @@ def write_model(
     spent: Guarantee | None = None,
     weights: dict[str, torch.Tensor] | None = None,
 ) -> None:
-    """Save model, tokenizer and model card into ``folder`` atomically; files have mode 0600 in a 0700 folder.
+    """Save model, tokenizer and model card into ``folder`` atomically, readable by the user alone (files 0600, folder
+    0700).
 
     ``weights`` are the full weights of a sharded model. A model with an ``adapter`` is saved merged, and the adapter in
     ``adapter/``. The card of a privately trained model names its ``guarantee``, and the part of it ``spent`` up to this

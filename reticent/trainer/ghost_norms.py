@@ -21,8 +21,8 @@ MOST_NUMBERS = {"cuda": 1 << 27, "cpu": 1 << 23}
 
 
 def linear_squares(read_ULI: torch.Tensor, back_ULO: torch.Tensor) -> torch.Tensor:
-    """Return the squared gradient norm of a linear layer's weight for each unit, (U,), from its inputs and output
-    gradients."""
+    """Return for each unit (individual or document) the squared norm of the gradient of a linear layer's weight, (U,),
+    from the layer's inputs and output gradients."""
     (length, num_in), num_out = read_ULI.shape[1:], back_ULO.shape[-1]
     by_places = length * (num_in + num_out) < num_in * num_out
     most = _num_units_at_once(read_ULI, 2 * length * length if by_places else num_in * num_out)
@@ -35,7 +35,9 @@ def linear_squares(read_ULI: torch.Tensor, back_ULO: torch.Tensor) -> torch.Tens
 
 
 def row_squares(ids_UL: torch.Tensor, back_ULO: torch.Tensor) -> torch.Tensor:
-    """Return the squared gradient norm of an embedding for each unit, (U,): positions with the same id share a row."""
+    """Return for each unit (individual or document) the squared norm of an embedding's gradient, (U,), from token ids
+    and output gradients; positions with the same id share a row.
+    """
     order = ids_UL.argsort(dim=1)
     ordered = ids_UL.gather(1, order)
     slots = F.pad((ordered[:, 1:] != ordered[:, :-1]).cumsum(dim=1), (1, 0))[:, : ids_UL.shape[1]]  # one an id
@@ -47,8 +49,8 @@ def row_squares(ids_UL: torch.Tensor, back_ULO: torch.Tensor) -> torch.Tensor:
 def tied_products(
     ids_UK: torch.Tensor, back_UKI: torch.Tensor, read_ULI: torch.Tensor, back_ULO: torch.Tensor
 ) -> torch.Tensor:
-    """Return the inner product, for each unit, of the two gradients that a tied matrix has as an embedding and as a
-    linear layer; the squared norm of their sum is that of both plus twice this."""
+    """Return for each unit (individual or document) the inner product of the two gradients that a tied matrix has, as
+    an embedding and as a linear layer; twice this plus the squares of both is the squared norm of their sum."""
     most = _num_units_at_once(back_ULO, 2 * ids_UK.shape[1] * back_ULO.shape[1])
     return torch.cat(
         [
@@ -61,5 +63,7 @@ def tied_products(
 
 
 def _num_units_at_once(values: torch.Tensor, numbers: int) -> int:
-    """Return how many units fit into memory at once, if one needs this many numbers."""
+    """Return how many units (individuals or documents) fit into memory at once, if each needs ``numbers`` intermediate
+    values.
+    """
     return max(1, MOST_NUMBERS["cuda" if values.is_cuda else "cpu"] // max(1, numbers))

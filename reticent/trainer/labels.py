@@ -51,7 +51,8 @@ def make_targets(
     random_ids: np.ndarray | None = None,
     context: BatchContext | None = None,
 ) -> Targets:
-    """Return the inputs and labels of a batch for a recipe, checked and counted in the ledger.
+    """Return the model inputs and labels of a batch under a recipe, after the ledger has counted them and checked that
+    no protected token is a target.
 
     CLM ([@boutet2025] §4.3): the input is unchanged; every token of the document is a target unless it is protected,
     and its end is one where the batch has ends.
@@ -98,8 +99,8 @@ def make_targets(
 def draw_targets(
     batch: Batch, recipe: Recipe, ledger: Ledger, *, mask_share: float, seed: int, epoch: int
 ) -> np.ndarray:
-    """Return the labels of a batch by the recipe's objective, int64 (B, T), with `IGNORE_INDEX` except at targets;
-    checked and counted in the ledger."""
+    """Return the labels of a batch under the recipe's objective, int64 (B, T), `IGNORE_INDEX` except at targets, after
+    the ledger has counted them and checked that no protected token is one."""
     protected = (batch.flags & recipe.protected_flags) != 0
     if recipe.objective == "clm":
         is_target = batch.is_text & ~protected
@@ -118,8 +119,8 @@ def draw_targets(
 def label_windows(
     batch: Batch, ledger: Ledger, *, windows: Windows, labels: np.ndarray, recipe: Recipe, seed: int, epoch: int
 ) -> Targets:
-    """Return the inputs of a batch with the labels that a classifier or tagger head learns, counted in the ledger; no
-    word is a target.
+    """Return the inputs of a batch with the labels that a classifier or tagger head learns (classes or tags, never
+    words), counted in the ledger.
 
     Parameters
     ----------
@@ -199,7 +200,8 @@ def with_drops(store: TokenStore, recipe: Recipe) -> TokenStore:
 
 
 def replacement_ids(store: TokenStore, recipe: Recipe, special: SpecialIds, vocab_size: int) -> np.ndarray | None:
-    """Return the token ids from which random replacements are drawn, ascending int64; None if the recipe has none.
+    """Return the token ids from which a masked model's random replacements of targets are drawn, ascending int64; None
+    if the recipe has no random replacements.
 
     The pool is the vocabulary, as in BERT, without the special tokens and every id of a protected token of the store.
     ``vocab_size`` is the number of ids that both tokenizer and model have.

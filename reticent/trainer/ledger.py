@@ -43,7 +43,9 @@ class Ledger:
     epochs: dict[int, dict[str, Any]] = field(default_factory=dict, compare=False)
 
     def to_dict(self) -> dict[str, int]:
-        """Return the counts by name: four, or eight if context words were replaced."""
+        """Return the counts of all epochs by name: those of targets and protected tokens, and, if words of the context
+        were replaced, those of replaced words.
+        """
         return {name: getattr(self, name) for name in (COUNTS + CONTEXT_COUNTS if self.replaced else COUNTS)}
 
     def state(self) -> dict[str, Any]:
@@ -53,7 +55,7 @@ class Ledger:
 
     @classmethod
     def from_states(cls, *states: Mapping[str, Any]) -> Ledger:
-        """Return the sum of ledgers in the form of `state`."""
+        """Return one ledger with the summed counts of ledgers, each given as its `state`."""
         ledger = cls()
         for state in states:
             for row in state["epochs"]:
@@ -91,7 +93,7 @@ class Ledger:
                 self._add(epoch, {name: row[name] for name in names}, row[digest], digest)
 
     def begin_epoch(self, epoch: int, protection: str) -> None:
-        """Store the fingerprint of an epoch's protection (`fingerprint_protection`)."""
+        """Store the fingerprint of an epoch's tokens and protection flags (`fingerprint_protection`)."""
         self._epoch_row(epoch)["protection"] = protection
 
     def check(

@@ -479,7 +479,9 @@ class _Heldout:
         cls, store: TokenStore, recipe: Recipe, config: TrainConfig, special: SpecialIds, world: World,
         device: torch.device,
     ) -> _Heldout:  # fmt: skip
-        """Return the windows of held-out tokens and the plan of their batches, for ``eval_loss`` on ordinary words."""
+        """Return the windows of held-out tokens, cut into batches, on which ``eval_loss`` is measured: of the words
+        that identify nobody, directly or indirectly.
+        """
         store.check()
         ordinary = Recipe(name="ordinary words", objective=recipe.objective, never_target=DIRECT | INDIRECT)
         special = replace(special, end=None)
@@ -690,7 +692,9 @@ def _checkpointed(model: PreTrainedModel) -> Iterator[None]:
 def _cut_protected(
     protected: ProtectedStore, special: SpecialIds, config: TrainConfig, device: torch.device, *, keyed: bool
 ) -> Windows:
-    """Return the protected tokens cut into windows of the configured length."""
+    """Return a store's tokens, with their protection flags, cut into windows of the configured length. With ``keyed``,
+    random draws go by document and position, not by window number.
+    """
     multiple = padding_multiple(device)
     return cut_windows(
         protected.store, config.window_length, special, pad_to_multiple_of=multiple, with_ends=True, keyed=keyed

@@ -45,8 +45,8 @@ MOST_NEW = 1 << 24
 def load_model(
     name_or_path: str | Path, objective: str, *, complete: Literal["no", "body", "all"] = "no"
 ) -> PreTrainedModel:
-    """Return a masked ("mlm") or causal ("clm") language model in float32, of any architecture that `require_sound`
-    accepts, with the attention ``sdpa`` or, if its class has none, its own.
+    """Return a masked ("mlm") or causal ("clm") language model in float32, with the attention ``sdpa`` or, if its class
+    has none, its own. ``complete``: which weights the files must not lack ("body": those below the head).
 
     If a folder has a ``.gguf`` file and no safetensors, that file is read. Weights that the checkpoint lacks (the head
     of an encoder) are the same random ones each time, so training and audit use the same base model.
@@ -421,8 +421,8 @@ def first_position(model: PreTrainedModel) -> int | None:
 def whole_inputs(
     model: PreTrainedModel, input_ids_BT: torch.Tensor, attention_BT: torch.Tensor | None
 ) -> dict[str, Any]:
-    """Return the model's inputs with token types and positions given for every row of the batch, so that each row's
-    gradient can be separated."""
+    """Return the model's inputs with token types and positions spelt out for every row of the batch, instead of shared
+    by all rows, so that each row's gradient can be separated."""
     inputs: dict[str, Any] = {"input_ids": input_ids_BT, "attention_mask": attention_BT}
     if any(name.endswith("token_type_embeddings") for name, _ in model.named_modules()):
         inputs["token_type_ids"] = torch.zeros_like(input_ids_BT)
@@ -434,8 +434,8 @@ def whole_inputs(
 
 @contextmanager
 def fused_activations(*models: PreTrainedModel) -> Iterator[None]:
-    """Give models torch's fused approximate GELU within the context, in place of transformers' own in eight passes over
-    memory: the same function, up to rounding. It is for scoring; a training keeps its bits."""
+    """Replace the approximate GELU of models by torch's fused one within the context, which saves memory traffic and
+    gives the same values up to rounding. For scoring only: trainings stay the same bit for bit."""
     found = [
         (module, name, child)
         for model in models
@@ -502,8 +502,8 @@ def logits_of(
     position_ids_BT: torch.Tensor | None = None,
     bounds: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Return the logits (N, V) at the wanted cells through a known head, in a form that torch.compile can trace; see
-    `logits_at`."""
+    """Return the logits (N, V) at the wanted cells (token positions of the batch), computed by the given ``head``, in a
+    form that torch.compile can trace; see `logits_at`."""
     states = states_of(model, head, input_ids_BT, attention_BT, wanted, position_ids_BT, bounds)
     return states if head is None else head(states)
 
@@ -517,8 +517,8 @@ def states_of(
     position_ids_BT: torch.Tensor | None = None,
     bounds: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Return the hidden states (N, D) at the wanted cells, which the head maps to logits; without a head, the logits
-    themselves."""
+    """Return the hidden states (N, D) at the wanted cells (token positions of the batch), which the head maps to
+    logits; without a head, the logits themselves."""
     inputs = {"input_ids": input_ids_BT, "attention_mask": attention_BT}
     if position_ids_BT is not None:
         inputs["position_ids"] = position_ids_BT

@@ -37,7 +37,8 @@ class Packed:
 def packed_order(
     windows: Windows, batch_size: int, length: int, *, seed: int, epoch: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the batches of an epoch, each of ``batch_size`` rows of at most ``length`` tokens.
+    """Return the batches of an epoch as (window numbers, row of each window in the batch): several windows share a row
+    of at most ``length`` tokens, and a batch has ``batch_size`` rows.
 
     The windows of a row and the order of rows change with (seed, epoch); the number of rows does not.
 

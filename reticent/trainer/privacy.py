@@ -256,7 +256,8 @@ class Plan:
 def plan_privacy(
     config: PrivacyConfig, num_units: int, num_epochs: int, batch_size: int, unaccounted: tuple[str, ...] = ()
 ) -> Plan:
-    """Return the plan (sample rate, steps, noise, epsilon) of a private training.
+    """Return the plan (sample rate, steps, noise, epsilon) of a DP-SGD training on ``num_units`` privacy units. It has
+    no epsilon if there are ``unaccounted`` preparation steps.
 
     An epoch is 1/q steps, rounded, so the expected number of units in it is the number of units, or the one that is
     declared in its place.
@@ -329,8 +330,8 @@ def plan_sampling(
 
 
 def require_reachable_epsilon(config: PrivacyConfig, num_units: int, num_epochs: int, batch_size: int) -> None:
-    """Raise `PolicyError` where a private vocabulary alone spends ``target_epsilon``, or where even noise as large as
-    the gradients of all units that a step expects costs more: nothing could be learned. Cost: under a second."""
+    """Raise `PolicyError` if no useful training can have ``target_epsilon``: a private vocabulary alone spends it, or
+    noise as large as all gradients of a step together still costs more. Cost: under a second."""
     epsilon = config.target_epsilon
     if not isinstance(epsilon, float):
         return
@@ -354,7 +355,7 @@ def require_reachable_epsilon(config: PrivacyConfig, num_units: int, num_epochs:
 
 
 def _tolerance(epsilon: float) -> float:
-    """Return by how much the epsilon of a training may stay below its target."""
+    """Return how far below its target the epsilon of a training may stay, when the noise for it is searched."""
     return min(0.01, epsilon / 100)
 
 
@@ -390,8 +391,8 @@ def _conflicts(config: TrainConfig, privacy: PrivacyConfig) -> Iterator[str]:
 
 
 def refuse_promise(config: PrivacyConfig, unaccounted: tuple[str, ...], recipe: Recipe | None = None) -> None:
-    """Raise `PolicyError` if a recipe has unaccounted steps although an epsilon is promised: by ``target_epsilon``, or
-    by protected words chosen without counts."""
+    """Raise `PolicyError` if preparation steps are outside the privacy accounting (``unaccounted``) although an epsilon
+    is promised: by ``target_epsilon``, or by a recipe whose shared words are not counted in the documents."""
     is_for_nothing = recipe is not None and recipe.words != "counted"
     if unaccounted and (config.target_epsilon is not None or is_for_nothing):
         ways = "; ".join(f"{name}: {STAGES[name].reason}; instead: {STAGES[name].way_out}" for name in unaccounted)
@@ -470,7 +471,9 @@ def cost_of(
 def _mechanisms(
     sample_rate: float, noise_multiplier: float, num_steps: int, vocabulary: tuple[float, float] | None
 ) -> list[tuple[float, float, int]]:
-    """Return the mechanisms whose privacy cost is composed, as (noise multiplier, sample rate, number of steps)."""
+    """Return the mechanisms whose privacy costs are composed, as (noise multiplier, sample rate, number of steps): the
+    private vocabulary, if there is one, and the training steps.
+    """
     steps = [(noise_multiplier, sample_rate, num_steps)] if num_steps else []
     return steps if vocabulary is None else [(vocabulary[0], 1.0, 1), *steps]
 

@@ -111,7 +111,9 @@ class Recipe:
 
     @property
     def protected_flags(self) -> int:
-        """Flag bits of the tokens that are never targets, replaced identifiers and dropped tokens included."""
+        """Flag bits of the tokens that are never prediction targets, including replaced identifiers and tokens that a
+        goldfish loss drops.
+        """
         replaced = (DIRECT if self.context != "keep" else 0) | (INDIRECT if self.replaces_indirect else 0)
         return self.never_target | replaced | (DROPPED if self.goldfish_k is not None else 0)
 

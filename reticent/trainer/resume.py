@@ -69,7 +69,7 @@ class State:
     private: dict[str, str] = field(default_factory=dict)
 
     def begin_epoch(self) -> None:
-        """Advance the position to the start of the next epoch."""
+        """Move to the next epoch: increase its number, and set the epoch's counts and loss to 0."""
         self.epoch, self.done, self.epoch_loss, self.epoch_targets = self.epoch + 1, 0, 0.0, 0
         self.num_filled = self.num_cells = 0
         self.first_step = self.step
@@ -78,8 +78,8 @@ class State:
 def identity_of(
     model: torch.nn.Module, store: TokenStore, recipe: Recipe, config: TrainConfig, num_processes: int, more: Any = None
 ) -> dict[str, Any]:
-    """Return what a saved training state belongs to (settings, recipe, digests of tokens and model) as JSON. Cost: one
-    pass over the weights and the tokens."""
+    """Return as JSON what a saved state must agree on to be resumed: settings, recipe, and digests of tokens and model.
+    Cost: one pass over the weights and the tokens."""
     unbound = UNBOUND if recipe.is_causal else (*UNBOUND, "end_of_text")
     settings = {name: value for name, value in config.of_one_training().items() if name not in unbound}
     settings["batches_a_step"] = config.gradient_accumulation_steps * num_processes

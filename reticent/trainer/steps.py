@@ -57,8 +57,8 @@ class StepData(Protocol):
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
-        """Numbers of (targets, or privacy units in DP-SGD; document tokens; tokens with special ones; cells with
-        padding) of the step."""
+        """Numbers of prediction targets (privacy units in DP-SGD), document tokens, tokens with special ones, and
+        positions with padding in the step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Step(Protocol):
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """Privacy guarantee for all checkpoints of the training together; known after `prepare`, None without
+        """Privacy guarantee of DP-SGD for all checkpoints of the training together; known after `prepare`, None without
         DP-SGD."""
 
     def after(self, epoch: int) -> Guarantee | None:
@@ -114,27 +114,29 @@ class Step(Protocol):
         """Return the settings beyond `TrainConfig` that change the weights, as JSON values; None if there are none."""
 
     def prepare(self, model: PreTrainedModel, windows: Windows, kept: dict[str, str]) -> None:
-        """Bind the step to a model in train mode, on its device and with its adapters.
+        """Bind the step to a model in train mode, on its device and with its adapters, and to ``kept``, the step's part
+        of the saved training state.
 
         ``kept`` is this step's part of the saved state; it is filled if it is empty.
         """
 
     def wrap(self, optimizer: torch.optim.Optimizer) -> None:
-        """Attach the step to the optimizer, which holds the trained weights of the prepared model."""
+        """Attach the step to the optimizer that holds the trained weights of the model given to `prepare`."""
 
     def plan_epoch(self, windows: Windows, make: MakeTargets, state: State) -> EpochPlan:
         """Return the batches of epoch ``state.epoch`` still to be taken, without the first ``state.done`` steps."""
 
     def backward(self, data: Any, num_targets: float, step: int) -> list[torch.Tensor]:
-        """Store the gradient of a step in ``.grad``, the same in every process.
+        """Store the gradient of a step in ``.grad``, the same in every process; return the summed loss of each batch of
+        this process.
 
         ``num_targets`` is the sum over all processes, ``step`` the number of earlier steps. Returns the summed loss of
         each batch of this process, on the device; the host does not wait for it here.
         """
 
     def finish(self, num_steps: int) -> dict[str, Any]:
-        """Restore the model to its condition before `prepare`, and return the step's entries of the ledger file as JSON
-        values."""
+        """Restore the model to its condition before `prepare`, and return what the ledger file says of this kind of
+        step (such as its privacy cost after ``num_steps``) as JSON values."""
 
     def give_up(self) -> None:
         """Restore the model as `finish` does, after an error or a stop."""
@@ -206,7 +208,9 @@ class MicroBatches:
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
-        """Numbers of (targets; document tokens; tokens with special ones; cells with padding) of the step."""
+        """Numbers of prediction targets, document tokens, tokens with special ones, and positions with padding in the
+        step.
+        """
         return self.num_targets, self.num_tokens, self.num_filled, self.num_cells
 
     def wait(self) -> list[MicroBatch]:
@@ -469,8 +473,8 @@ class TargetLoss(torch.nn.Module):
         at_N: torch.Tensor,
         labels_N: torch.Tensor,
     ) -> torch.Tensor:
-        """Return the summed cross entropy over the targets ``labels_N`` at the flat cells ``at_N``, a float32
-        scalar."""
+        """Return the summed cross entropy over the targets ``labels_N``, which are predicted at the positions ``at_N``
+        of the flattened batch, a float32 scalar."""
         if positions_BT is not None:
             positions_BT = positions_BT + self._first
         head = self._head[0]

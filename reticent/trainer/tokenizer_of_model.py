@@ -24,7 +24,7 @@ PROBE = {"version": "1.0", "model": {"type": "BPE", "vocab": LETTERS, "merges": 
 
 
 def tokenizer_json_of(source: str | Path, *, tested: str | None = None) -> str:
-    """Return the ``tokenizer.json`` of a model folder or hub name, as text; ``tested`` as in `read_tokenizer_json`."""
+    """Return the ``tokenizer.json`` of a model folder or hub name, as text, tested unless its SHA-256 is ``tested``."""
     file = Path(source) / "tokenizer.json"
     if file.is_file():
         return read_tokenizer_json(file, tested=tested)

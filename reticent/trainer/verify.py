@@ -188,8 +188,8 @@ def _redraw_epochs(
     ledger: Ledger,
     context: ContextWords | None,
 ) -> Iterator[tuple[int, str]]:
-    """Yield (epoch, fingerprint of its protection) for each epoch, after adding its redrawn target counts to
-    ``ledger``."""
+    """Yield (epoch, fingerprint of its tokens and protection flags) for each epoch, after adding its redrawn target
+    counts to ``ledger``; of a DP-SGD recipe no targets are redrawn."""
     settings, special = content["settings"], SpecialIds(**content["special"])
     protection, windows = "", None
     for epoch in epochs:
