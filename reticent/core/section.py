@@ -182,8 +182,8 @@ class Section(BaseModel):
         return self
 
     def check_complete(self) -> None:
-        """Raise an error if settings contradict each other. Called when a library user passes all of them; for a job,
-        once it has filled in what one section takes from another."""
+        """Raise an error if settings contradict each other; called when a library user has passed them or, for a job,
+        when what sections share has been filled in."""
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with these values changed, validated again."""
@@ -204,7 +204,8 @@ class Section(BaseModel):
 
     @classmethod
     def published(cls, values: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
-        """Return the settings in a dumped dict that a report may show, and the number of other non-empty settings.
+        """Return those of a section's dumped settings (a dict) that a report may show, and the number of the other
+        non-empty ones.
 
         An unknown name is one of the others. Nothing is withheld where a field without a mark is empty.
 

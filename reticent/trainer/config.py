@@ -444,7 +444,9 @@ class HeadConfig(Section):
 
     @property
     def protects(self) -> bool:
-        """Whether the head's training protects anyone: by differential privacy, or because it reads no identifier."""
+        """Whether the training of the head (a classifier or tagger) protects anyone: by differential privacy, or
+        because it reads no identifier.
+        """
         return self.private or self.text != "keep"
 
     def recipe(self, objective: Objective = "mlm") -> Recipe:

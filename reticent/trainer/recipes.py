@@ -106,7 +106,7 @@ class Recipe:
             self._refuse("head", "no protection of targets, as no word is one", self.head)
 
     def _refuse(self, what: str, expected: str, got: object) -> None:
-        """Raise `PolicyError` for a field of the recipe: what was expected and what was given."""
+        """Raise `PolicyError` about the recipe's field ``what``, with what was expected and what was given."""
         raise PolicyError(f"recipe {self.name}: {what}: expected {expected}; got {got}")
 
     @property
@@ -238,7 +238,9 @@ class RecipeChanges(Section):
         return custom_recipe(name, self.base, given)
 
     def protection(self, policy: Policy) -> Policy:
-        """Return ``policy`` with this recipe's own k, n and policy in place of the job's, validated again."""
+        """Return the job's protection ``policy`` with the k, n and kind of policy that this recipe sets in place of the
+        job's, validated again.
+        """
         return type(policy)(**{**policy.model_dump(), **self.model_dump(include=PROTECTION, exclude_none=True)})
 
 

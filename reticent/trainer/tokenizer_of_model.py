@@ -61,8 +61,8 @@ def tokenizer_notices(source: str | Path, content: str, *, builds: bool = True) 
 
 
 def _unreachable_vocabulary(text: str) -> tuple[float, list[str]]:
-    """Return (share of the vocabulary with capitals or accents that the tokenizer's own normaliser removes, which of
-    the two it removes)."""
+    """Return (share of the vocabulary that the tokenizer can never produce, as its normaliser removes capitals or
+    accents; names of which of the two it removes)."""
     content = parse_json(text)
     if not content.get("normalizer"):
         return 0.0, []

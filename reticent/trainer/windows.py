@@ -176,7 +176,9 @@ class Windows:
         return min(-(-length // self.pad_to_multiple_of) * self.pad_to_multiple_of, self.longest)
 
     def token_positions(self, windows: np.ndarray, width: int) -> np.ndarray:
-        """Return the position in the store of each cell of a batch, int64 (B, T); -1 for special tokens and padding."""
+        """Return for each position of a batch the index of its token in the store, int64 (B, T); -1 for special tokens
+        and padding.
+        """
         offset = int(self.special.prefix is not None)
         columns = np.arange(width) - offset
         inside = (columns >= 0) & (columns < self.lengths[windows][:, None])

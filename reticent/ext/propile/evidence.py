@@ -207,7 +207,7 @@ def _nan_to_minus_infinity(log_probs: np.ndarray) -> np.ndarray:
 
 
 def _hide_small_count(count: int, cell: int) -> int | None:
-    """Return a count, or None if it is from 1 to ``cell`` - 1 and so may not be published."""
+    """Return a count of individuals, or None if it is from 1 to ``cell`` - 1 and so too small to be published."""
     return None if 0 < count < cell else count
 
 
@@ -247,8 +247,8 @@ def to_factor(difference: Estimate) -> Estimate:
 
 
 def density(log_probs: np.ndarray, cell: int) -> Density:
-    """Return a Gaussian kernel density of log10 probabilities on a grid between the ``cell``-th lowest and highest
-    subject; empty if there are too few subjects.
+    """Return a Gaussian kernel density of log10 probabilities over subjects, on a grid from the ``cell``-th lowest to
+    the ``cell``-th highest value; empty if there are too few subjects.
     """
     values = np.sort(log_probs[np.isfinite(log_probs)]) / math.log(10)
     if len(values) < max(4 * cell, 8) or np.ptp(values[cell - 1 : len(values) - cell + 1]) < 1e-9:

@@ -30,8 +30,8 @@ DATE = re.compile(r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})")
 
 
 def shaped_decoys(item: str, target: str, num: int, *, language: str = "en", seed: int = 0) -> list[str]:
-    """Return up to ``num`` distinct random strings in the format of an item (a phone number or date, say), without the
-    item.
+    """Return up to ``num`` distinct random strings in the format of a personal item (a phone number or date, say),
+    never the item itself.
 
     Parameters
     ----------
@@ -65,7 +65,9 @@ WORDED = frozenset({"address", "street", "doctor", "hospital", "university", "ci
 
 
 def _decoy_kind(item: str, target: str) -> str:
-    """Return how decoys of an item are drawn: "date", "phone" or "other"."""
+    """Return how decoys (random strings in the format of an item) are drawn: as a "date", as a "phone" number, or as
+    "other".
+    """
     if DATE.fullmatch(item.strip()):
         return "date"
     return "phone" if target in ("phone", "fax") else "other"
@@ -94,7 +96,9 @@ def _redraw_characters(item: str, random: np.random.Generator, *, letters: bool,
 
 
 def _phone_drawer(item: str, language: str) -> Callable[[np.random.Generator], str | None]:
-    """Return a function that draws a random phone number of the item's country and line type."""
+    """Return a function that draws a random phone number of the item's country and line type or, if the item is no
+    valid number, one with its first two digits.
+    """
     import phonenumbers
 
     for region in REGIONS.get(language, REGIONS["en"]):
@@ -109,8 +113,8 @@ def _phone_drawer(item: str, language: str) -> Callable[[np.random.Generator], s
     keep = len(re.sub(r"\D", "", item)) - len(national) + 1
 
     def draw(random: np.random.Generator) -> str | None:
-        """Return a random phone number with the shape of the person's own; None if it is not valid, or of another kind
-        (mobile, landline)."""
+        """Return a random phone number with the format and the first digits of the item; None if it is not valid, or of
+        another line type (mobile, landline)."""
         decoy = _redraw_characters(item, random, letters=False, keep=keep)
         other = None if decoy is None else _parse_phone(decoy, region)
         # A number that is not valid is of no kind.
@@ -149,7 +153,7 @@ def _draw_date(item: str, random: np.random.Generator) -> str | None:
 
 
 def is_mail(item: str) -> bool:
-    """Return whether an item is a mail address."""
+    """Return whether a personal item is an e-mail address."""
     return "@" in item
 
 

@@ -68,7 +68,7 @@ class Answers:
 
     @property
     def answered(self) -> np.ndarray:
-        """Whether a subject has a scored prompt, bool (subjects,)."""
+        """Whether each subject has at least one scored prompt, bool (subjects,)."""
         is_known = ~np.isnan(self.log_probs) if self.has_log_probs else self.num_tokens > 0
         return np.asarray(is_known.any(axis=0))
 
@@ -91,7 +91,8 @@ def exposed(likelihoods: np.ndarray, num_queries: float) -> np.ndarray:
 
 
 def within_queries(likelihoods: np.ndarray, num_queries: float) -> np.ndarray:
-    """Return the probability 1 - (1 - p)^k that at least one of k sampled answers is the item.
+    """Return for each likelihood p of an item the probability 1 - (1 - p)^k that at least one of k = ``num_queries``
+    sampled answers is the item.
 
     >>> float(within_queries(np.array([1e-18]), 10)[0])
     1e-17
@@ -144,8 +145,8 @@ def probe_target(
     prefix: str = "",
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Answers:
-    """Probe a model with the prompts of one target type and level: score the true and null items after each prompt, and
-    match generated text with the items.
+    """Probe a model with the prompts for one type of personal item at one level: score the true item and a null item
+    (another subject's) after each prompt, and match generated text with the true items.
 
     Parameters
     ----------

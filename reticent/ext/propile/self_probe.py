@@ -101,8 +101,8 @@ def probe_myself(
     config: ProbeConfig,
     base: PreTrainedModel | None = None,
 ) -> list[Finding]:
-    """Probe a model for one individual's own items, given the name; return a finding for each item type except the
-    name.
+    """Probe a model for one individual's personal items (phone, address …) after prompts with the name; return a
+    finding for each item type except the name.
 
     Parameters
     ----------
@@ -214,7 +214,9 @@ def _probe_item(
 
 
 def self_page(findings: list[Finding], *, language: str, invented: bool) -> str:
-    """Return the findings as an HTML page for the individual; it holds none of the items."""
+    """Return the findings (how clearly the model knows each item) as an HTML page for the individual; it holds none of
+    the items.
+    """
     require_language(language)
     return self_html(
         findings,

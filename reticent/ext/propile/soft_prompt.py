@@ -169,8 +169,8 @@ def _fitting_pairs(tokenizer: PreTrainedTokenizerFast, prompts: Prompts, model: 
 def initial_embeddings(
     model: Any, tokenizer: PreTrainedTokenizerFast, target: str, config: SoftPromptConfig
 ) -> torch.Tensor:
-    """Return the first embeddings of a soft prompt, float32 (S, D): of the item type's word, the vocabulary's mean, or
-    random, by ``config.init``.
+    """Return the embeddings with which the training of a soft prompt begins, float32 (S, D): of the item type's word,
+    the vocabulary's mean, or random, by ``config.init``.
     """
     weight_VD = model.get_input_embeddings().weight.detach()
     if config.init == "type":

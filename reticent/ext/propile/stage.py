@@ -40,7 +40,7 @@ _STREAM = 101
 
 def table_of(job: Job) -> Path:
     """Return the path of the table of individuals' items that a job's probes use: ``probe.subjects`` or the table of
-    ``detect.records``.
+    ``detect.records``; raise `PolicyError` without either.
     """
     assert job.probe is not None
     table = job.probe.subjects or job.detect.of("records").get("table")

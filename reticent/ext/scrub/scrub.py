@@ -269,7 +269,9 @@ class _Writer:
             self._waiting = None
 
     def _write(self, batch: pa.RecordBatch, made: Pseudonymised) -> None:
-        """Write a batch of scrubbed documents to the current part, and their offsets to the table of offsets."""
+        """Write a batch of scrubbed documents to the current Parquet file, and its map of character offsets to the
+        table of offsets.
+        """
         offsets, starts, ends, labels = made.spans()
         flat = pa.StructArray.from_arrays([pa.array(starts), pa.array(ends), labels], fields=list(SPAN_TYPE))
         spans = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), flat)

@@ -292,7 +292,8 @@ class Selection:
 
     @classmethod
     def of(cls, table: str | None, query: str | None, preset: str | None, columns: Sequence[str]) -> Selection:
-        """Return the SQL selection of a job's documents, from its table, query or preset.
+        """Return the SQL selection (source of rows, columns, condition) of a job's documents, from its table, query or
+        preset (known table layout).
 
         Raises
         ------

@@ -169,7 +169,7 @@ def export_tables(
 
 
 def _documents(run: Run) -> ResultTable:
-    """Return a table of the ids of all documents of the corpus."""
+    """Return a table of one column, the ids of all documents of the corpus."""
     ids = run.corpus.scan().select(["doc_id"])
 
     def rows() -> Rows:

@@ -212,7 +212,9 @@ class _Transaction:
                 self.execute(f"ALTER TABLE {table} ADD COLUMN {quoted(name)} {kind}")
 
     def _describe_columns(self, table: str) -> list[tuple[Any, ...]]:
-        """Return one row for each column of a table from the database's catalogue."""
+        """Return one row for each column of a table, from the database's catalogue: its name, its type, and whether it
+        has a default (as text).
+        """
         return self.execute(COLUMNS.format(table=literal(table)))
 
     def add_note_nlp(

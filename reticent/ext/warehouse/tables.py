@@ -58,7 +58,9 @@ class ResultTable:
 
 
 def token_table(name: str, store: TokenStore, corpus: Corpus) -> ResultTable:
-    """Return a token store's protected tokens as a table with one row for each document."""
+    """Return a token store's tokens, with their word ids and protection flags, as a table with one row for each
+    document.
+    """
 
     def rows() -> Rows:
         """Yield (the document number of each row, record batch) in document order."""
@@ -108,7 +110,9 @@ def _numbers(doc_ids: pa.Array, corpus: Corpus) -> np.ndarray:
 
 
 def _token_batches(lengths: np.ndarray) -> Iterator[slice]:
-    """Yield slices of consecutive documents with about `TOKENS_PER_BATCH` tokens together."""
+    """Yield slices of consecutive documents, given their ``lengths`` in tokens, with about `TOKENS_PER_BATCH` tokens
+    together.
+    """
     ends = np.cumsum(lengths)
     start, done = 0, 0
     while start < len(lengths):
