@@ -282,6 +282,16 @@ def few(folder: Path) -> dict[str, Any]:
     return {"marks": str(folder / "marked.parquet")}
 
 
+def few_with_many_documents(folder: Path) -> dict[str, Any]:
+    """Over 500 documents are cross-validated in thirds: of 4 individuals 2 are left, fewer than k."""
+    table = pa.concat_tables([pq.read_table(folder / "marked.parquet")] * 13)
+    table = table.set_column(0, "doc_id", pa.array(map(str, range(len(table)))))
+    at = table.column_names.index("individual_id")
+    table = table.set_column(at, "individual_id", pa.array(str(row % 4) for row in range(len(table))))
+    pq.write_table(table, folder / "marked.parquet")
+    return {"marks": str(folder / "marked.parquet")}
+
+
 def of_others(folder: Path) -> dict[str, Any]:
     sample_documents(
         job(folder, {}, detectors=["rules"]), folder / "sample", 20, seed=0, by_disagreement=False, progress=QUIET
@@ -303,6 +313,7 @@ def no_marks(folder: Path) -> dict[str, Any]:
     [
         (outside, "does not fit its text"),
         (few, "2 individuals"),
+        (few_with_many_documents, "4 individuals: with k = 3 a tagger needs 5"),
         (of_others, "other documents"),
         (lambda folder: {"teacher": "rules", "documents": 20}, "found nothing"),
         (

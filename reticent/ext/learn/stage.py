@@ -365,13 +365,6 @@ def _detect_in(documents: pa.Table, detectors: Sequence[Any], common: Any) -> pa
     return FOUND.empty_table() if batch is None else find_in_turn(detectors, batch)
 
 
-def _count_common(run: Run, detectors: Sequence[Any]) -> Any:
-    """Return how often each word of the run's documents is in lower case and capitalised, from which detectors tell
-    common words from names.
-    """
-    return count_common_words(run.documents, num_threads=run.job.num_threads)
-
-
 def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) -> None:
     """Train the tagger, choose its lean (a shift of its scores towards recall) by cross-validation, and write it with
     its report to ``folder``.
@@ -392,7 +385,7 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
     names = [detector.name for detector in detectors]
     # As the run will: rules hear of the common words where another detector asks for them.
     wanted = config.corpus or any(getattr(detector, "common_words", False) is None for detector in detectors)
-    common = _count_common(run, detectors) if wanted else None
+    common = count_common_words(run.documents, num_threads=run.job.num_threads) if wanted else None
     ids = pa.array([str(number) for number in range(num_marked)], pa.string())
     documents = marked.select(["individual_id", "text"]).add_column(0, "doc_id", ids)
     lessons, found = marked, _detect_in(documents, detectors, common)
@@ -431,15 +424,21 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
     counts.update(documents=lessons.num_rows, individuals=report["individuals"], marks=num_marks)
 
 
+def _max_folds(lessons: pa.Table) -> int:
+    """Return the number of folds in which the training examples are cross-validated, if individuals suffice."""
+    return _FOLDS if lessons.num_rows <= _MANY else _FOLDS_OF_MANY
+
+
 def _require_enough(lessons: pa.Table, k: int) -> None:
-    """Raise `CorpusError` if the training examples are of so few individuals that no feature can occur in documents of
-    k of them.
+    """Raise `CorpusError` if the training examples are of so few individuals that, with a fold left out, no feature can
+    occur in documents of k of them.
     """
-    num = len(lessons.column("individual_id").unique())
-    if num < 2 or num - -(-num // _FOLDS) < k:  # a fifth is left out where it is measured
+    num, folds = len(lessons.column("individual_id").unique()), _max_folds(lessons)
+    if num < 2 or num - -(-num // folds) < k:
         raise CorpusError(
-            f"the marked documents are of {num} individuals: with k = {k} a tagger needs {max(2, -(-5 * k // 4))} or "
-            "more, for a feature to have enough of them; mark documents of more individuals, or lower detect.learned.k"
+            f"the marked documents are of {num} individuals: with k = {k} a tagger needs "
+            f"{max(2, -(-folds * k // (folds - 1)))} or more, for a feature to have enough of them; mark documents of "
+            "more individuals, or lower detect.learned.k"
         )
 
 
@@ -481,7 +480,7 @@ def cross_validate(
     individual = sorted_codes(lessons.column("individual_id"))[1]
     num = len(np.unique(individual))
     own = np.unique(individual[:measured])
-    folds = min(_FOLDS if lessons.num_rows <= _MANY else _FOLDS_OF_MANY, len(own))
+    folds = min(_max_folds(lessons), len(own))
     fold_of = np.full(num, -1)
     fold_of[own] = generator(seed, _STREAM + 1).permutation(len(own)) % folds
     fold = fold_of[individual]

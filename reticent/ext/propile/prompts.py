@@ -55,7 +55,7 @@ class Prompts:
     Attributes
     ----------
     texts : per template, per subject: the prompt, or None where the subject lacks an item in it
-    items, nulls : the true item of each subject, and that of a random other subject; None if all have the same item
+    items, nulls : the true item of each subject, and that of a random other subject; None if there is no other
     subjects : int64 (S,), numbers of the subjects
     counts : subjects that are left out, by reason
     households : int (S,), the household of each subject; None where every subject is of one of their own
