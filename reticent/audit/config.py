@@ -81,7 +81,8 @@ class InversionConfig(Section):
 
     @model_validator(mode="after")
     def _check_ascending(self) -> Self:
-        """Raise `ValueError` unless ``term_support`` is two ascending shares between 0 and 1."""
+        """Raise `ValueError` unless ``term_support``, the range of shares of individuals who use a term, is two
+        ascending numbers from 0 to 1."""
         low, high = self.term_support
         if not 0 <= low < high <= 1:
             raise ValueError(f"inversion.term_support: expected two ascending shares, got {list(self.term_support)}")
@@ -129,7 +130,8 @@ class DiagnosesConfig(Section):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns that are read, of the documents or the table of records."""
+        """Names of all columns that are read from the documents or the table of records: diagnosis, demographics,
+        encounter."""
         return (*filter(None, (self.column,)), *self.demographics, *self.encounter)
 
 
@@ -575,9 +577,8 @@ class SubjectConfig(Section):
 
     @model_validator(mode="after")
     def _check_consistent(self) -> Self:
-        """Raise `ValueError` for contradictory settings of a model that was trained elsewhere. Exactly one of
-        ``members``, ``column`` and ``others`` must say who it was trained on, and ``statement`` where that list comes
-        from.
+        """Raise `ValueError` for contradictory settings of a model that was trained elsewhere, or unless exactly one of
+        ``members``, ``column`` and ``others`` says who it was trained on.
 
         The names of copies (``also``) must be valid, and the settings of an endpoint must go together.
         """

@@ -85,7 +85,7 @@ def evaluate_detection(marks: Marks, *, num_bootstrap: int = 1000, seed: int = 0
 
 
 def covered_mentions(marks: Marks) -> np.ndarray:
-    """Return whether the detectors' spans together touch every word of each gold mention, whatever their label; bool
+    """Return for each gold mention whether detected spans, of whatever label, together touch all its words; bool
     (mentions,)."""
     everything = np.ones(len(marks.found), dtype=bool)
     return _covered_mentions(marks, _words_in_spans(marks, everything), everything)
@@ -101,8 +101,8 @@ class _Rates:
     bottoms: list[np.ndarray] = field(default_factory=list)
 
     def add(self, name: tuple[str, ...], owners: np.ndarray, is_right: np.ndarray) -> None:
-        """Add a rate under a name: the share of items for which ``is_right`` is True. ``owners`` has the individual
-        code of each item."""
+        """Add under a name the share of items (spans, words, mentions) for which ``is_right`` is True; ``owners`` has
+        each item's individual."""
         self.names.append(name)
         self.tops.append(np.bincount(owners, weights=is_right, minlength=self.num_individuals))
         self.bottoms.append(np.bincount(owners, minlength=self.num_individuals))
@@ -123,8 +123,8 @@ class _Estimates:
     found: dict[tuple[str, ...], tuple[CountedRate, np.ndarray]]
 
     def in_scope(self, scope: str) -> dict[str, CountedRate]:
-        """Return name -> rate for the rates of one scope, such as "covered"; the full name of each begins with the
-        scope."""
+        """Return name -> rate of the rates whose full name (a tuple) begins with ``scope``, such as "covered"; the key
+        is the second part of that name."""
         return {name[1]: rate for name, (rate, _) in self.found.items() if name[0] == scope}
 
     def matches(self, *scope: str) -> MatchesOf:

@@ -111,7 +111,8 @@ def audit_models(
     split_given: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> MeasuredModels:
-    """Measure every trained model, and the base model of each objective; return their evidence with the settings used.
+    """Score and attack every trained model and the base model of each objective; return their evidence (leak rates,
+    attack results, utility) with the settings used.
 
     Parameters
     ----------
@@ -247,8 +248,8 @@ class Auditor:
         task: Task = lambda part: nullcontext(),
         shadow_tokens: Iterable[tuple[np.ndarray, np.ndarray]] | None = None,
     ) -> tuple[ModelEvidence, BaseModelScores | None]:
-        """Return the evidence of one model (an entry of "models" in report.json), and its token scores if it is a base
-        model, else None.
+        """Score and attack one model; return its evidence (an entry of "models" in report.json) and, for a base model
+        only, its token scores, else None.
 
         Parameters
         ----------
@@ -350,15 +351,16 @@ class Auditor:
         return None if own is None else self._score(entry, own)
 
     def score_holdout(self, entry: ModelEntry) -> TokenScores | None:
-        """Return a model's scores of the user-inference holdout; None if no attack needs them."""
+        """Return a model's token scores of the user-inference holdout (unseen documents of the same individuals); None
+        if no attack needs them."""
         own = self.membership.holdout
         return None if own is None else self._score(entry, own.store)
 
     def information(
         self, entry: ModelEntry, base: Path, progress: Callable[[int, int], None] | None = None
     ) -> np.ndarray:
-        """Return InfoRMIA's score of every token of the members' and held-out documents, float32 (num_tokens,); see
-        `score_information`."""
+        """Return the score of InfoRMIA, an attack relative to the base model at path ``base``, of every token of
+        members' and held-out documents, float32 (num_tokens,)."""
         special = special_ids(self._tokenizer_of(entry.path), entry.objective)
         return score_information(
             self._load(entry.path, entry.objective), load_model(base, entry.objective), entry.objective, self.store,
@@ -415,8 +417,8 @@ class Auditor:
         return scores
 
     def draw_folds(self, entry: ModelEntry) -> FoldDraws | None:
-        """Score a sample of members' documents twice more, with other random assignments of words to masking passes,
-        and return these predictions. None for a single pass (``folds`` below 2).
+        """Score a sample of members' documents under two further random assignments of words to masking passes (folds);
+        return the predicted words, or None if ``folds`` is below 2.
 
         The sample has a tenth as many members as there are individuals, at most `MOST_DRAWN`, with all their documents.
         """
@@ -437,8 +439,8 @@ class Auditor:
         base: BaseModelScores | None,
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[Inversion, dict[str, np.ndarray]]:
-        """Run the inversion attacks on one model. Return their result and the scores of all candidates by attribute;
-        see `InversionAudit.measure`. ``base`` is None for the base model itself."""
+        """Run the inversion attacks (guess an identifier from the text around it); return their result and all
+        candidates' scores by kind of identifier. ``base`` is None for the base model itself."""
         if self._inversion is None:
             self._inversion = resolve("reticent.ext.inversion.measure:InversionAudit")(
                 self.store, self.train, self.members, self.words, self.true, self.table, self.tokenizer,
@@ -472,8 +474,8 @@ class Auditor:
     def _generation_scores(
         self, entry: ModelEntry, scores: TokenScores, written: Written | None, task: Task
     ) -> DocumentScores:
-        """Return the document scores of the attacks that prompt the model beyond likelihoods (generation, probes),
-        attack name -> float64 (D,)."""
+        """Return attack name -> document scores, float64 (D,), of attacks that need generated text or in-context probes
+        rather than token likelihoods alone."""
         tokenizer = self._tokenizer_of(entry.path)
         return generation_attack_scores(
             self.config, self.store, scores, written, load=lambda: self._load(entry.path, entry.objective),
@@ -497,8 +499,8 @@ class Auditor:
         draws: FoldDraws | None = None,
         information: np.ndarray | None = None,
     ) -> ModelEvidence:
-        """Return the evidence of one model from its token scores (an entry of "models" in report.json); ``base`` is
-        None for the base model itself.
+        """Compute from a model's token scores its evidence (an entry of "models" in report.json); ``base`` has the base
+        model's scores, None if the model is the base model.
 
         ``further`` has the document scores of attacks that need other inputs, by name, NaN for documents that are not
         attacked. The scores of ``user_inference`` are of the holdout of user inference. ``controls`` is as for
@@ -568,8 +570,8 @@ class Auditor:
         )
 
     def _restricted_masks(self, entry: ModelEntry) -> dict[str, np.ndarray]:
-        """Return kind of word -> token mask for the subsets of tokens on which likelihood attacks are repeated:
-        ordinary words, and the recipe's prediction targets if these differ."""
+        """Return kind of word -> token mask of the subsets on which likelihood attacks are repeated: ordinary words,
+        and the recipe's prediction targets if these are other tokens."""
         masks = {kind: mask for kind, mask in self.kinds.masks(entry.never_target) if kind in (ORDINARY, TARGETS)}
         if len(masks) == 2 and np.array_equal(masks[ORDINARY], masks[TARGETS]):
             del masks[TARGETS]
@@ -578,8 +580,8 @@ class Auditor:
     def _attacks_by_kind(
         self, entry: ModelEntry, scores: TokenScores, base: TokenScores | None, out: OutControls | None
     ) -> dict[str, dict[str, Compared]]:
-        """Return kind of word -> attack -> scores of individuals, for every likelihood attack on ordinary words and on
-        the recipe's prediction targets alone."""
+        """Return kind of word -> attack -> scores of individuals (and of a control model), for likelihood attacks on
+        ordinary words alone and on the recipe's prediction targets alone."""
         found: dict[str, dict[str, Compared]] = {}
         for kind, mask in self._restricted_masks(entry).items():
             own, before = scores.restrict_to(mask), base and base.restrict_to(mask)
@@ -614,8 +616,8 @@ class Auditor:
     def checkpoint_scores(
         self, entry: ModelEntry, scores: TokenScores, progress: Callable[[int, int], None] | None = None
     ) -> np.ndarray:
-        """Return the slope of each document's mean log-probability over all checkpoints, in nats a checkpoint, float64
-        (D,). The earlier checkpoints are loaded and scored one after another."""
+        """Return for each document the slope of its mean log-probability over the checkpoints of the training, in nats
+        a checkpoint, float64 (D,). Earlier checkpoints are loaded and scored here."""
         before = [loss_score(self.score(replace(entry, path=path), progress)) for path in entry.earlier]
         return np.asarray(EVERY_ATTACK[CHECKPOINTS].score(np.stack([*before, loss_score(scores)])))
 
@@ -626,8 +628,8 @@ class Auditor:
         base: BaseModelScores | None,
         progress: Callable[[int, int], None] | None = None,
     ) -> DocumentScores:
-        """Return {attack: document scores} against a reference model that was trained on text generated by the model;
-        empty without a base model to train, or without a token that begins a text."""
+        """Return attack name -> document scores relative to a reference: the base model fine-tuned on text that the
+        model generates. Empty without a base model, or without a token that begins a text."""
         special = special_ids(self._tokenizer_of(entry.path), entry.objective)
         start = base.path if base else entry.path if entry.recipe == "base" else None
         if start is None or special.prefix is None:
@@ -641,8 +643,8 @@ class Auditor:
         return {SELF_CALIBRATION: EVERY_ATTACK[SELF_CALIBRATION].score(scores, before)}
 
     def probe_states(self, entry: ModelEntry) -> tuple[np.ndarray, Excess | None]:
-        """Return (membership scores of documents from a classifier on hidden states, float64 (D,); rate of
-        re-identified authors of each side, None without enough individuals with two documents)."""
+        """Return (membership scores from a classifier on hidden states, float64 (D,); rates at which authors of each
+        side are re-identified by hidden states, None if too few have two documents)."""
         units, scores = self.bootstrap.get("units"), np.full(self.store.num_documents, np.nan)
         asked = sampled_documents(self.store.individual, self.members, self.config.seed, units=units)
         states = document_states(
@@ -656,13 +658,14 @@ class Auditor:
         return scores, two_sides(hits, codes, member, limit=1.0, **self.bootstrap) if len(hits) else None
 
     def _utility(self, objective: str, scores: TokenScores, chosen: np.ndarray) -> SideUtility:
-        """Return accuracies and perplexity of a model on the documents that ``chosen`` selects."""
+        """Return a model's accuracies and, for a causal model, perplexity on the documents that the mask ``chosen``
+        selects."""
         store = self.store
         return utility(
             objective, scores, store.input_ids, self.words, store.flags, store.individual, chosen, **self.bootstrap
         )
 
     def measure_all_occurrences(self, scores: TokenScores) -> AllOccurrences:
-        """Return the leakage of a masked model, scored with every copy of the predicted word in the window masked
-        too."""
+        """Return the leakage of a masked model from ``scores`` for which every copy of the predicted word in its window
+        was masked too."""
         return self.leakage.measure_all_occurrences(self.table.surfaces(scores.argmax, self.words))

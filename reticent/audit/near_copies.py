@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def near_copies_lines(audit: AuditEvidence, t: Texts) -> Iterator[str]:
-    """Yield sentences on documents in unknown languages, on near-copies across members and held-out individuals, and on
-    the AUCs without them (last checkpoint of each trained model)."""
+    """Yield sentences on documents in languages that detection does not know, on held-out individuals with near-copies
+    of members' documents, and on the AUCs without those."""
     found, cell = audit.corpus.near_copies, audit.cell
     languages = audit.corpus.other_languages
     if languages and languages.num_unknown != 0:

@@ -21,14 +21,14 @@ def settings_by_section(audit: AuditEvidence) -> Mapping[str, Mapping[str, objec
 
 
 def subject_settings(audit: AuditEvidence) -> Mapping[str, object] | None:
-    """Return the job's settings of models that were trained elsewhere (``[subject]``); None if the models were trained
-    here."""
+    """Return the job's settings ``[subject]`` of models that were trained elsewhere; None if the job trained the
+    models."""
     found = audit.settings.get("subject")
     return found if isinstance(found, Mapping) else None
 
 
 def is_elsewhere(audit: AuditEvidence) -> bool:
-    """Whether the models were trained elsewhere."""
+    """Whether the audited models were trained elsewhere, not by this job."""
     return subject_settings(audit) is not None
 
 

@@ -64,7 +64,7 @@ class Marked(str):
 
 
 def marks_of(text: str) -> tuple[Mark, ...]:
-    """Return the machine-readable marks (statements on a model) that a text carries; empty if it states none."""
+    """Return the marks (machine-readable statements on a model) that a text carries; empty if it carries none."""
     return text.marks if isinstance(text, Marked) else ()
 
 
@@ -75,7 +75,7 @@ def model_name(recipe: str | None, section: str | None) -> str:
 
 @cache
 def catalogue() -> Mapping[str, Mapping[Language, Forms]]:
-    """Return key (path in ``texts.toml``) -> language -> text."""
+    """Return key (dotted path in ``texts.toml``) -> language -> text, or forms of it by number."""
     return dict(_entries(tomllib.loads((files("reticent.audit") / "texts.toml").read_text(encoding="utf-8")), ""))
 
 
@@ -112,19 +112,19 @@ class Texts:
         return spaced(text) if self.language == "fr" else text
 
     def _is_singular(self, count: object) -> bool:
-        """Return whether a noun after this count is in the singular in this language."""
+        """Return whether a noun that follows this count is singular in this language (in French also after 0)."""
         return count == 1 or (self.language == "fr" and count == 0)
 
     def evidence(self, text: str) -> str:
-        """Translate an English text of the evidence into this language. A text that the catalogue lacks, such as a
-        name, is returned unchanged."""
+        """Return an English text of the evidence (a reason, a label) in this language; a text that the catalogue lacks,
+        such as a name, unchanged."""
         if self.language == "en":
             return text
         return self._translate_whole(text) or self._translate_parts(text) or text
 
     def _translate_whole(self, text: str) -> str | None:
-        """Translate an evidence text that the catalogue holds as a whole or as a pattern, or that is a number; return
-        None for any other."""
+        """Return an evidence text in this language if the catalogue has it, as a whole or as a pattern, or if it is a
+        number; else None."""
         known, patterns = evidence_texts()
         if text in known:
             return self(known[text])
@@ -144,7 +144,7 @@ class Texts:
         return None
 
     def listed(self, parts: Sequence[str]) -> str:
-        """Return the parts as an enumeration in this language: "a, b and c"."""
+        """Return the parts as an enumeration in this language, such as "a, b and c"."""
         if len(parts) < 2:
             return "".join(parts)
         return f"{', '.join(parts[:-1])} {self('common.and')} {parts[-1]}"
@@ -156,7 +156,7 @@ class Texts:
     # ------------------------------------------------------------------ numbers
 
     def plain(self, number: object) -> str:
-        """Return a number as Python writes it, with this language's separators."""
+        """Return a number as Python's `str` writes it, with this language's separators."""
         text = str(number)
         return text.translate(FRENCH_SIGNS) if self.language == "fr" else text
 
@@ -180,16 +180,15 @@ class Texts:
         return self("common.low_to_high", low=low, high=high)
 
     def threshold(self, at_most: float, *, area: bool) -> str:
-        """Return a threshold as text with every digit that the job gives: plain for an AUC (``area``), else in
+        """Return an upper limit as text with every digit that the job gives: as a number for an AUC (``area``), else in
         percent."""
         exact = Decimal(f"{at_most if area else 100 * at_most:.10g}")
         digits = max(-int(exact.as_tuple().exponent), 2 if area else 0)
         return self.number(at_most, digits) if area else self.percent(at_most, digits)
 
     def value(self, estimate: Estimate | None, *, area: bool = False, threshold: float | None = None) -> str:
-        """Return an estimate's value as text, plain for an AUC (``area``), else in percent; a dash if there is none, or
-        a 0 or 1 without a bound. With ``threshold`` it has enough digits to show on which side of it the number
-        lies."""
+        """Return an estimate's value as text, a number for an AUC (``area``), else in percent; a dash if there is none,
+        or a 0 or 1 without an interval. Its digits show on which side of ``threshold`` it lies."""
         if estimate is None or estimate.value is None:
             return "–"
         if estimate.value in (0, 1) and (estimate.low is None or estimate.high is None):
@@ -202,7 +201,8 @@ class Texts:
         return shown
 
     def interval(self, estimate: Estimate | None, *, area: bool = False, threshold: float | None = None) -> str:
-        """Return the ends of a confidence interval as text, rounded outwards at 0 and 1; empty without an interval."""
+        """Return the ends of a confidence interval as text, rounded outwards for a share of 0 or 1; empty without an
+        interval."""
         if estimate is None or estimate.value is None or estimate.low is None or estimate.high is None:
             return ""
         low, high = estimate.low, estimate.high
@@ -214,7 +214,7 @@ class Texts:
         return self.range(self._number_text(low, area, digits), self._number_text(high, area, digits))
 
     def _number_text(self, value: float, area: bool, digits: int) -> str:
-        """Return a number as text: plain for an AUC (``area``), else in percent."""
+        """Return a number as text with this many decimals: as it is for an AUC (``area``), else in percent."""
         return self.number(value, digits) if area else self.percent(value, digits - 2)
 
     def date(self, created: str) -> str:
@@ -229,14 +229,15 @@ ENGLISH = Texts("en")
 
 
 def _num_decimals(estimate: Estimate, area: bool, threshold: float | None) -> int:
-    """Return the number of decimals to show: two for an AUC, three for a share, more if a threshold is near."""
+    """Return the number of decimals to show: two for an AUC (``area``), three for a share, more if it would otherwise
+    seem to lie on ``threshold``'s other side."""
     digits = 2 if area else 3
     return digits if threshold is None else digits_beside(threshold, estimate, digits)
 
 
 def digits_beside(threshold: float, estimate: Estimate | float | None, digits: int = 3) -> int:
-    """Return the least number of decimals, from ``digits`` on, at which a number and its interval, rounded, still lie
-    on their side of a threshold; an AUC below chance is compared by its mirror image.
+    """Return the fewest decimals, at least ``digits``, with which a number and its interval's ends, rounded, stay on
+    their side of ``threshold``; for an AUC below 0.5, of 1 - ``threshold``.
 
     >>> digits_beside(0.05, 0.0496), digits_beside(0.05, 0.05), digits_beside(0.05, 0.05002)
     (3, 3, 5)
@@ -247,7 +248,7 @@ def digits_beside(threshold: float, estimate: Estimate | float | None, digits: i
     known = [number for number in numbers if number is not None]
 
     def sides(number: float) -> tuple[bool, bool]:
-        """Return whether a number is above the threshold, and below its mirror image."""
+        """Return whether a number is above ``threshold``, and whether it is below 1 - ``threshold``."""
         return number > threshold, number < 1 - threshold
 
     agree = (more for more in range(digits, 9) if all(sides(round(n, more)) == sides(n) for n in known))

@@ -72,7 +72,8 @@ class AuditEvidence:
 
     @property
     def over_households(self) -> Estimate | None:
-        """The membership AUC whose interval resamples the most households; None if intervals resample individuals."""
+        """Of the AUCs of all membership attacks whose interval resamples households, the one with the most households;
+        None if all intervals resample individuals."""
         return over_households(attack for model in self.every_model for attack in model.membership.values())
 
     @property
@@ -83,7 +84,8 @@ class AuditEvidence:
 
 
 def publish_audit(audit: AuditEvidence) -> AuditEvidence:
-    """Return the publishable form of an audit: every field by its rule (:mod:`reticent.audit.evidence.rules`).
+    """Return the audit as it may be published: small counts withheld, paths shortened, seeds removed, every field by
+    its rule in :mod:`reticent.audit.evidence.rules`.
 
     Small cells are withheld, distributions show no single individual, paths are shortened, and seeds are removed.
     Several trainings are numbered instead. Settings that their marks withhold are only counted.
@@ -100,8 +102,8 @@ def _number_trainings(audit: AuditEvidence) -> AuditEvidence:
     seeds: dict[str | None, dict[int, int]] = {}
 
     def numbered(rows: Sequence[Row]) -> list[Row]:
-        """Return the rows with their field ``training`` set from their seed: the first seed of a model gets 1, the next
-        2, and so on."""
+        """Return the rows with their field ``training`` numbered by seed: 1 for the first seed of a model, then 2, and
+        so on."""
         result = []
         for row in rows:
             if row.seed is not None:

@@ -55,7 +55,8 @@ class NgramCounts:
     per_individual: Annotated[Curve | None, CURVE] = optional()
 
     def withhold_small_counts(self, raw: NgramCounts, cell: int) -> NgramCounts:
-        """Return the publishable counts: without occurrences if these would reveal the few n-grams that have them."""
+        """Return the counts as published: without occurrences if fewer than ``cell`` distinct n-grams have them in
+        ``raw``, the unpublished counts."""
         few = raw.distinct is None or _is_few(raw.distinct, cell)
         return replace(self, occurrences=None, occurrences_direct=None) if few else self
 
@@ -80,8 +81,8 @@ class MarginRow:
     occurrences: Annotated[int | None, COUNT]
 
     def withhold_small_counts(self, raw: MarginRow, cell: int) -> MarginRow:
-        """Return the published row, without the number of occurrences if fewer than ``cell`` distinct n-grams have them
-        in ``raw``, the unpublished row."""
+        """Return the row as published: without the number of occurrences if fewer than ``cell`` distinct n-grams have
+        them in ``raw``, the unpublished row."""
         few = raw.distinct is None or _is_few(raw.distinct, cell)
         return replace(self, occurrences=None) if few else self
 
@@ -94,8 +95,8 @@ class UnicityRow:
     share: Annotated[Estimate, OVER_INDIVIDUALS]
 
     def withhold_small_counts(self, raw: UnicityRow, cell: int) -> UnicityRow:
-        """Return the published row, with a bound in place of a share that would be of fewer than ``cell``
-        individuals."""
+        """Return the row as published: a bound replaces the share if fewer than ``cell`` individuals are identified by
+        their words, or all but fewer."""
         return replace(self, share=self.share.as_share(self.share.n, cell))
 
 
@@ -153,8 +154,8 @@ class CopiesSide:
     words_share: Annotated[float | None, TOTAL] = None
 
     def withhold_small_counts(self, raw: CopiesSide, cell: int) -> CopiesSide:
-        """Return the published counts of copies, without their share of words if fewer than ``cell`` documents are
-        copies in ``raw``."""
+        """Return the counts of copies as published: without their share of words if ``raw``, the unpublished counts,
+        has fewer than ``cell`` copied documents."""
         return replace(self, words_share=None) if _is_few(raw.documents, cell) else self
 
 
@@ -165,8 +166,8 @@ class ClustersSide(CopiesSide):
     clusters: Annotated[int | None, COUNT] = None
 
     def withhold_small_counts(self, raw: CopiesSide, cell: int) -> ClustersSide:
-        """Return the published counts of copies, all withheld if fewer than ``cell`` documents or clusters are in
-        ``raw``."""
+        """Return the counts of copies as published: all withheld if ``raw``, the unpublished counts, has fewer than
+        ``cell`` documents or clusters."""
         assert isinstance(raw, ClustersSide)
         few = _is_few(raw.documents, cell) or _is_few(raw.clusters, cell)
         return replace(self, documents=None, clusters=None, words_share=None) if few else self
@@ -206,8 +207,8 @@ class LiftedWords:
     lifted_share: Annotated[float | None, TOTAL] = None
 
     def withhold_small_counts(self, raw: LiftedWords, cell: int) -> LiftedWords:
-        """Return the published counts, without the share of words if fewer than ``cell`` words are counted in
-        ``raw``."""
+        """Return the counts as published: without the share of words if ``raw``, the unpublished counts, has fewer than
+        ``cell`` words that only copies made common."""
         return replace(self, lifted_share=None) if _is_few(raw.lifted_words, cell) else self
 
 
@@ -290,8 +291,8 @@ class CorpusEvidence:
     num_individuals: Annotated[NumIndividuals, PARTS] = NumIndividuals()
 
     def withhold_small_counts(self, raw: CorpusEvidence, cell: int) -> CorpusEvidence:
-        """Return the publishable evidence: distributions over members coarsened to steps of ``cell`` individuals,
-        without labels that few have."""
+        """Return the corpus evidence as published: distributions over individuals of ``raw``, the unpublished evidence,
+        in steps of ``cell`` individuals or more, and no label that fewer than ``cell`` individuals have."""
         num = raw.num_individuals.members or 0
         own = raw.identifiers_per_individual
         rows = None
@@ -310,8 +311,8 @@ class CorpusEvidence:
 def _with_thinned_curves(
     row: IdentifiersByLength, raw: IdentifiersByLength, num: int, cell: int
 ) -> IdentifiersByLength:
-    """Return the published row with the per-individual distributions of ``raw``, thinned to steps of ``cell``
-    individuals."""
+    """Return the published ``row`` with the per-individual distributions of ``raw``, the unpublished row, thinned to
+    steps of at least ``cell`` of ``num`` individuals."""
     changed = {}
     for part in fields(row):
         before = getattr(raw, part.name)

@@ -79,7 +79,8 @@ class PassageRate(Excess):
     probability: Annotated[float | None, SETTING] = optional()
 
     def withhold_small_counts(self, raw: Excess, cell: int) -> PassageRate:
-        """Return the publishable rate: withheld or bounded if the passages counted are of few individuals."""
+        """Return the rate of reproduced passages as published: withheld or a bound if fewer than ``cell`` individuals
+        make it up; ``raw`` is the unpublished rate."""
         kept = Excess.withhold_small_counts(self.as_shares(cell), raw, cell)
         assert isinstance(kept, PassageRate)
         return kept
@@ -151,7 +152,8 @@ class GateResult:
     unit: Annotated[str | None, SETTING] = optional()
 
     def withhold_small_counts(self, raw: GateResult, cell: int) -> GateResult:
-        """Return the publishable result: without bound and n where 1 to ``cell`` - 1 are counted."""
+        """Return the gate's result as published: with the upper bound and n of ``raw``, the unpublished result, unless
+        that n is from 1 to ``cell`` - 1."""
         return self if raw.n is not None and 0 < raw.n < cell else replace(self, n=raw.n, upper=raw.upper)
 
 

@@ -24,7 +24,7 @@ class Sides:
 
     @classmethod
     def of(cls, is_member: np.ndarray) -> Sides:
-        """Count the members (True) and the others (False) in a bool array with one entry for each item."""
+        """Return the numbers of members (True) and of others (False) in a bool array with one entry for each item."""
         return cls(members=int(is_member.sum()), heldout=int((~is_member).sum()))
 
 
@@ -83,8 +83,8 @@ class Privacy:
     fold_spread: Annotated[float | None, TOTAL] = optional()
 
     def withhold_small_counts(self, raw: Privacy, cell: int) -> Privacy:
-        """Return the published Privacy, with bounds in place of counts that could be derived from the published
-        rates."""
+        """Return this Privacy (1 - leak rate) as published: bounds replace rates from which a number of leaked
+        identifiers or individuals under ``cell`` could be derived."""
         types, num_leaked = _bound_leaks(self.types, self.num_identifiers, self.num_leaked, cell)
         unseen, num_unseen = self.unseen, self.num_leaked_unseen
         if unseen is not None:
@@ -108,8 +108,8 @@ class NgramPrivacy(Estimate):
     num_leaked: Annotated[int | None, COUNT]
 
     def withhold_small_counts(self, raw: Estimate, cell: int) -> NgramPrivacy:
-        """Return these leak rates as published: where fewer than ``cell`` n-grams leaked, an upper bound of the rate
-        stands in its place. ``raw`` is the rate before anything was withheld."""
+        """Return this Privacy (1 - leak rate) as published: a lower bound if fewer than ``cell`` n-grams leaked.
+        ``raw`` is the unpublished rate."""
         kept = Estimate.withhold_small_counts(self, raw, cell)
         assert isinstance(kept, NgramPrivacy)
         types, num_leaked = _bound_leaks(kept, kept.num_identifiers, kept.num_leaked, cell)
@@ -133,14 +133,14 @@ class Unshared:
     num_unmatched: Annotated[int | None, COUNT]
 
     def withhold_small_counts(self, raw: Unshared, cell: int) -> Unshared:
-        """Return the published rates, without their difference if the rate of either side is withheld."""
+        """Return the rates as published: without their difference if the rate of either side is withheld or a bound."""
         sides = (self.members, self.heldout)
         return replace(self, excess=self.excess.withheld(cell)) if any(map(is_withheld, sides)) else self
 
     def beside(self, before_publication: tuple[tuple[Estimate, Estimate], ...], cell: int) -> Unshared:
-        """Return these rates over a subset of the identifiers, or with all rates withheld if subtracting them from the
-        rates over all identifiers would reveal fewer than ``cell`` individuals. ``before_publication`` has (rate over
-        the subset, rate over all) of each side."""
+        """Return these rates over a subset of the identifiers, all withheld if subtraction from those over all would
+        reveal fewer than ``cell`` individuals; ``before_publication`` has each side's unpublished (rate over the
+        subset, over all)."""
         known = [(own.n, of_all.n) for own, of_all in before_publication]
         if all(n is not None and m is not None and not (0 < n < cell or 0 < m - n < cell) for n, m in known):
             return self
@@ -166,7 +166,8 @@ class ExcessOverSides:
     unshared: Annotated[Unshared | None, PARTS] = optional()
 
     def withhold_small_counts(self, raw: ExcessOverSides, cell: int) -> ExcessOverSides:
-        """Return the published held-out rate and excess, without the excess if the rate is withheld."""
+        """Return the held-out rate and the members' excess over it as published: without the excess if the rate is
+        withheld or a bound. ``raw`` has the unpublished rates."""
         unshared = self.unshared
         if unshared and raw.unshared:
             unshared = unshared.beside(((raw.unshared.heldout, raw.heldout),), cell)
@@ -182,7 +183,8 @@ class CategoryPrivacy(NgramPrivacy):
     excess: Annotated[ExcessOverSides, PARTS]
 
     def withhold_small_counts(self, raw: Estimate, cell: int) -> CategoryPrivacy:
-        """Return the published privacy of one category, without the excess if the privacy is withheld or a bound."""
+        """Return the Privacy (1 - leak rate) of one category of identifiers as published: without the members' excess
+        leak rate if it is withheld or a bound. ``raw`` is the unpublished rate."""
         kept = NgramPrivacy.withhold_small_counts(self, raw, cell)
         assert isinstance(kept, CategoryPrivacy)
         if kept.value is None or kept.bound is not None:
@@ -193,8 +195,8 @@ class CategoryPrivacy(NgramPrivacy):
 def _bound_leaks(
     privacy: Estimate, num_identifiers: int | None, num_leaked: int | None, cell: int
 ) -> tuple[Estimate, int | None]:
-    """Return (Privacy, number of leaked identifiers) in publishable form. If ``num_leaked`` is withheld (None), Privacy
-    becomes a bound; if ``num_identifiers`` is, it gets no value."""
+    """Return (Privacy = 1 - leak rate, number of leaked identifiers) as published: Privacy is a lower bound if
+    ``num_leaked`` is withheld (None), and has no value if ``num_identifiers`` is."""
     if num_identifiers is None:
         return replace(privacy, value=None, low=None, high=None), None
     if num_leaked is None and privacy.value is not None:
@@ -203,8 +205,8 @@ def _bound_leaks(
 
 
 def is_withheld(rate: Estimate) -> bool:
-    """Return whether the exact value of a rate is not published, but a bound or nothing. The difference to another rate
-    must then be withheld too."""
+    """Return whether only a bound of a rate, or nothing, is published; its difference to another rate must then be
+    withheld too."""
     return rate.bound is not None or rate.n is None
 
 
@@ -223,8 +225,8 @@ class Excess:
     without_copies: Annotated[Estimate | None, TOGETHER] = optional()
 
     def withhold_small_counts(self, raw: Excess, cell: int) -> Excess:
-        """Return the published rates of both sides, without their difference if either rate is withheld, and without
-        the numbers over subsets that would reveal fewer than ``cell`` individuals."""
+        """Return the rates as published, from the unpublished ``raw``: without a difference if either rate is withheld,
+        and without rates over subsets that would reveal fewer than ``cell`` individuals."""
         unshared = self.unshared
         if unshared and raw.unshared:
             sides = (raw.unshared.members, raw.members), (raw.unshared.heldout, raw.heldout)
@@ -259,8 +261,8 @@ class Exposed(Excess):
     emits."""
 
     def withhold_small_counts(self, raw: Excess, cell: int) -> Exposed:
-        """Return the shares of individuals as published: where fewer than ``cell`` individuals, but some, make one up,
-        it is withheld or a bound."""
+        """Return the shares of individuals as published: withheld or a bound if fewer than ``cell`` individuals, or all
+        but fewer, make one up. ``raw`` has the unpublished shares."""
         kept = Excess.withhold_small_counts(self.as_shares(cell), raw, cell)
         assert isinstance(kept, Exposed)
         return kept
@@ -275,7 +277,7 @@ class Gap:
     gap: Annotated[Estimate, OVER_INDIVIDUALS]
 
     def withhold_small_counts(self, raw: Gap, cell: int) -> Gap:
-        """Return the published means of both sides, without their difference if either mean is withheld."""
+        """Return the means of both sides as published: without their difference if either mean is withheld."""
         return (
             replace(self, gap=self.gap.withheld(cell)) if any(map(is_withheld, (self.members, self.heldout))) else self
         )
@@ -310,8 +312,8 @@ class Calls:
     f1: Annotated[Estimate, OVER_INDIVIDUALS]
 
     def withhold_small_counts(self, raw: Calls, cell: int) -> Calls:
-        """Return the published precision, recall and F1, all as bounds if few individuals are declared members, or all
-        but few."""
+        """Return precision, recall and F1 as published: all bounds if fewer than ``cell`` members are declared members,
+        or all but fewer."""
         # If the number of calls is 0 or withheld, the small cell itself bounds the calls from above.
         members, called = self.recall.n, self.precision.n or cell
         if self.recall.value is None or not members:

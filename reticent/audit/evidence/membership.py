@@ -53,8 +53,8 @@ class Told:
     p_value: Annotated[float | None, PRIVATE] = None
 
     def withhold_small_counts(self, raw: Told, cell: int) -> Told:
-        """Return the published share of most exposed members, withheld or a bound if fewer than ``cell`` members make
-        it up."""
+        """Return the share of members that an attack identifies as published: withheld or a bound if fewer than
+        ``cell`` members, or all but fewer, make it up. ``raw`` has the unpublished share."""
         if raw.rate is None:
             return self
         closed = raw.rate.withhold_small_counts(raw.rate, cell)
@@ -102,8 +102,8 @@ class MeasuredAttack:
     told: Annotated[Told | None, PARTS] = optional()
 
     def withhold_small_counts(self, raw: MeasuredAttack, cell: int) -> MeasuredAttack:
-        """Return the published attack: its ROC curve without points of fewer than ``cell`` individuals, rates over few
-        members as bounds, and no small subgroup."""
+        """Return the attack's result as published, from the unpublished ``raw``: ROC points, rates and subgroups of
+        fewer than ``cell`` individuals are removed or become bounds."""
         if not are_enough(raw, cell):
             return self
         rates = None
@@ -121,8 +121,8 @@ class MeasuredAttack:
         )
 
     def _publish_tpr(self, tpr: Estimate, cell: int) -> Estimate:
-        """Return a true-positive rate in publishable form: as a bound, or withheld, if fewer than ``cell`` individuals
-        make it up."""
+        """Return a true-positive rate as published: a bound if fewer than ``cell`` members, or all but fewer, are
+        found; withheld if fewer than ``cell`` were attacked."""
         return (tpr.withheld(cell) if 0 < (tpr.n or 0) < cell else tpr).as_share(self.num_members, cell)
 
 
@@ -147,8 +147,8 @@ class KindAttack:
     told: Annotated[Told | None, PARTS] = optional()
 
     def withhold_small_counts(self, raw: KindAttack, cell: int) -> KindAttack:
-        """Return the published attack: no numbers if fewer than ``cell`` members or non-members were attacked, no rates
-        over few members."""
+        """Return the attack's result as published, from the unpublished ``raw``: no numbers if fewer than ``cell``
+        members or non-members were attacked, bounds for rates of few."""
         if not are_enough(raw, cell):
             return replace(self, auc=self.auc.withheld(cell), over_base=None, auc_in_turn=None, told=None)
         tpr = raw.tpr and raw.tpr.as_share(raw.num_members, cell)
@@ -213,8 +213,8 @@ class GroupMembership:
     p_value: Annotated[float | None, TOGETHER] = optional()
 
     def withhold_small_counts(self, raw: GroupMembership, cell: int) -> GroupMembership:
-        """Return the published result on a group, without numbers if fewer than ``cell`` of its members or its
-        non-members were attacked."""
+        """Return the result on a group as published: without numbers if fewer than ``cell`` of its members or
+        non-members were attacked in ``raw``, the unpublished result."""
         if not are_enough(raw, cell):
             return replace(self, attack=None, auc=None, p_value=None)
         return replace(self, p_value=raw.p_value)
@@ -244,8 +244,8 @@ class Blind:
 
 
 def over_households(attacks: Iterable[MeasuredAttack]) -> Estimate | None:
-    """Return the AUC, among those of these attacks, whose interval resamples the most households; None if all intervals
-    resample individuals."""
+    """Of these attacks' AUCs whose interval resamples households, return the one with the most households; None if all
+    intervals resample individuals."""
     areas = (attack.auc for attack in attacks if attack.auc.num_households)
     return max(areas, key=lambda auc: auc.num_households or 0, default=None)
 
@@ -259,8 +259,8 @@ def are_enough(
 
 
 def _publish_auc_without_copies(unpublished: MeasuredAttack | KindAttack, cell: int) -> Estimate | None:
-    """Return the publishable AUC without individuals who hold near-copies; withheld if fewer than ``cell`` individuals
-    were left out, or remain."""
+    """Return the AUC without held-out individuals who hold near-copies of members' documents as published: withheld if
+    fewer than ``cell`` individuals were left out, or remain on a side."""
     found = unpublished.auc_without_copies
     if found is None or found.n is None:
         return found
@@ -270,8 +270,8 @@ def _publish_auc_without_copies(unpublished: MeasuredAttack | KindAttack, cell: 
 
 
 def _is_subset_small(all_attacked: MeasuredAttack, subset: Matched, cell: int) -> bool:
-    """Return whether publishing both results would reveal fewer than ``cell`` members or non-members: either in
-    ``subset``, or in ``all_attacked`` but not in ``subset``."""
+    """Return whether the results on all attacked and on a ``subset`` of them together reveal fewer than ``cell``
+    members or non-members, in the subset or outside it."""
     sides = (all_attacked.num_members, subset.num_members), (all_attacked.num_nonmembers, subset.num_nonmembers)
     return not are_enough(subset, cell) or any(0 < (of or 0) - (own or 0) < cell for of, own in sides)
 

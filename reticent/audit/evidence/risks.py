@@ -36,12 +36,13 @@ class RiskResult:
 
     @property
     def deciding_threshold(self) -> float:
-        """Threshold of the number that decides the risk: the number's own if it has one, else that of the risk."""
+        """Upper limit for the figure that decides the risk: the figure's own if it has one, else that of the risk."""
         return self.at_most if self.number_at_most is None else self.number_at_most
 
     @property
     def differs_in_threshold(self) -> bool:
-        """Whether the number that decides the risk has another threshold than the risk; it may be of another unit."""
+        """Whether the figure that decides the risk has an upper limit of its own, which may be in another unit than
+        that of the risk."""
         return self.deciding_threshold != self.at_most
 
 

@@ -39,8 +39,8 @@ def _withhold_small(value: Any, cell: int) -> Any:
 
 
 def _publish_nested(value: Any, cell: int) -> Any:
-    """Return evidence, or a mapping or list of evidence, with each part in publishable form; None for a value that is
-    not evidence."""
+    """Return evidence, or a mapping or list of evidence, with each element in publishable form (small counts under
+    ``cell`` withheld); None in place of anything else."""
     if isinstance(value, Mapping):
         return {without_claims(key): _publish_nested(part, cell) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -50,8 +50,8 @@ def _publish_nested(value: Any, cell: int) -> Any:
 
 
 def _empty_lists(evidence: Any, cell: int) -> Any:
-    """Return evidence, or a mapping of it, with all lists in it emptied, for evidence whose list entries must not be
-    published."""
+    """Return [] for a list, and an evidence object, or each in a mapping, with every field emptied: evidence whose list
+    entries must not be published."""
     if evidence is None or isinstance(evidence, list):
         return None if evidence is None else []
     if isinstance(evidence, Mapping):
@@ -95,8 +95,8 @@ class Settings:
 
 @cache
 def rules_of(cls: type) -> dict[str, Rule | Settings | None]:
-    """Return field name -> publication rule of an evidence class; None for a field without one, which is then not
-    published."""
+    """Return field name -> the publication rule that annotates the field in an evidence class; None for a field without
+    one, which is not published."""
     found: dict[str, Rule | Settings | None] = {}
     hints = get_type_hints(cls, include_extras=True)
     for field in fields(cls):
@@ -140,9 +140,8 @@ _CLAIM = re.compile("|".join(map(re.escape, FORBIDDEN)), re.IGNORECASE)
 
 
 def without_claims(value: Any) -> Any:
-    """Return a copy of nested JSON values without the keys in `FORBIDDEN`: claims, such as anonymity, that no report
-    may make.
-    """
+    """Return nested JSON values with each claim in `FORBIDDEN`, such as "anonymous", which no report may make, replaced
+    by "(withheld)" in every text and key."""
     if isinstance(value, Mapping):
         return {without_claims(key): without_claims(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

@@ -30,20 +30,20 @@ class SampledIdentifiers:
     individuals_found: Annotated[int | None, PRIVATE]
 
     def withhold_small_counts(self, raw: SampledIdentifiers, cell: int) -> SampledIdentifiers:
-        """Return the published recall and missed identifiers, as bounds if fewer than ``cell`` individuals have a
-        missed identifier, or a found one."""
+        """Return recall and the number of missed identifiers as published: bounds if ``raw``, the unpublished figures,
+        counts 1 to ``cell`` - 1 individuals with a missed, or with a found, identifier."""
         if self.recall.value is None:  # withheld, or nothing was measured
             return replace(self, unprotected=self.unprotected.withheld(cell)) if raw.recall.n else self
         return self.as_bounds(raw) if raw.is_few(cell) else self
 
     def is_few(self, cell: int) -> bool:
-        """Return whether 1 to ``cell`` - 1 sampled individuals have a missed identifier, or a found one; always False
-        for published evidence, which lacks these counts."""
+        """Return whether 1 to ``cell`` - 1 sampled individuals have a missed identifier, or a found one; False for
+        published figures, which lack these counts."""
         return any(0 < (count or 0) < cell for count in (self.individuals_missed, self.individuals_found))
 
     def as_bounds(self, unpublished: SampledIdentifiers) -> SampledIdentifiers:
-        """Return these published figures with bounds in place of the recall and the number of missed identifiers:
-        those of the ``unpublished`` figures, rounded outwards so that the exact numbers stay hidden."""
+        """Return these published figures with bounds for the recall and the number of missed identifiers, taken from
+        the interval ends of ``unpublished`` and rounded outwards to hide exact numbers."""
         most = _rounded_up(unpublished.unprotected.high or 0.0)
         if (unpublished.recall.value or 0.0) < 0.5:
             recall = self.recall.bounded(math.ceil((unpublished.recall.high or 0.0) * 100) / 100, "below")
@@ -101,8 +101,8 @@ class SampledRecall:
         return {name: n for name, n in numbers.items() if n is not None and n < FEW_INDIVIDUALS}
 
     def withhold_small_counts(self, raw: SampledRecall, cell: int) -> SampledRecall:
-        """Return the publishable evidence, with bounds in place of numbers over few individuals. A small category's
-        neighbour or the overall number becomes a bound too where subtraction would reveal the category.
+        """Return the recall by category as published: bounds for categories with few individuals in ``raw``, the
+        unpublished recall, and for further ones from which subtraction would reveal those.
 
         Small categories are bounded together with the next larger ones, as the overall number minus the exact ones
         would reveal them. Without larger ones, the overall number is a bound too.
@@ -130,5 +130,6 @@ class SampledRecall:
 
 
 def _is_withheld(row: SampledIdentifiers, cell: int) -> bool:
-    """Whether a category has so few individuals in the sample that none of its numbers is published."""
+    """Return whether 1 to ``cell`` - 1 sampled individuals have an identifier of this category, so that none of its
+    numbers is published."""
     return row.individuals_missed is not None and 0 < (row.recall.n or 0) < cell

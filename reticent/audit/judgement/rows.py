@@ -155,8 +155,8 @@ class Number(NamedTuple):
     missing: str | None = None
 
     def valid_for(self, model: ModelEvidence) -> Number:
-        """Return the number, marked as invalid or missing if it cannot be measured soundly on this model: members and
-        others differ without any model, or an encoder has no prediction head.
+        """Return this figure, marked invalid or missing if it proves nothing on this model: members and others differ
+        without any model, or an encoder has no prediction head.
 
         Numbers by shadow models, and whole passages, do not depend on the split.
         """
@@ -168,7 +168,7 @@ class Number(NamedTuple):
 
     @property
     def of(self) -> tuple[str, About]:
-        """Key of the number, (description, labels), under which the same number of another model is found for
+        """Key of this figure, (description, labels), by which the same figure of another model is found for
         comparison."""
         return self.what, self.about
 
@@ -225,7 +225,8 @@ class Risk:
     by_detectors: bool = False
 
     def advice(self, recipe: Recipe | None) -> str:
-        """Return how this risk of a model of this recipe can be lowered further."""
+        """Return, as a sentence, how this risk of a model trained by ``recipe`` can be lowered, or lowered further if
+        the recipe follows the usual advice already."""
         done = recipe is not None and self.is_lowered(recipe)
         return self.lowered_further if done and self.lowered_further else self.lowered_by
 
@@ -247,8 +248,8 @@ EXPOSED_AT_MOST = 0.05
 def _rate_numbers(
     description: str, rates: Excess, labels: About = About(), *, beside_base: bool = False
 ) -> Iterator[Number]:
-    """Yield the numbers of one rate, members minus held-out individuals: over all items, over items of one side only,
-    and without individuals who hold near-copies."""
+    """Yield the figures to judge of one rate, members' minus held-out individuals': over all items, over items of one
+    side only, and without held-out individuals who hold near-copies."""
     fewest = min(rates.members.n or 0, rates.heldout.n or 0)
     own = Number(description, rates.excess, about=labels, fewest=fewest, beside_base=beside_base)
     yield own
@@ -273,22 +274,22 @@ def _rate_numbers(
 
 
 def _with_n_of_all(over_subset: Estimate, over_all: Estimate) -> Estimate:
-    """Return the estimate over a subset of the items. If the subset is empty, ``n`` is that of all items, so that the
-    estimate counts as one over too few rather than as not measured."""
+    """Return the estimate over a subset of the items; if the subset is empty, with the ``n`` of all items, so that the
+    reason given is "too few" rather than "not measured"."""
     return (
         replace(over_subset, n=over_all.n) if over_subset.value is None and over_all.value is not None else over_subset
     )
 
 
 def _subset_name(labels: About, subset: str) -> str:
-    """Return the label of a subset of the items, preceded by the part of the identifiers that ``labels`` names, if any
-    (such as "direct")."""
+    """Return the label of a subset of the items, after the kind of identifiers that ``labels`` names, if any (such as
+    "direct")."""
     return f"{labels.part}, {subset}" if labels.part else subset
 
 
 def _emission_numbers(subject: Subject) -> Iterator[Number]:
-    """Yield the numbers of the risk *emission*, identifiers that the model puts out: predicted, generated, ranked above
-    decoys in their own positions, and by individual."""
+    """Yield the figures by which the risk *emission* is judged: identifiers that the model predicts, generates or ranks
+    above decoys at their own position, and shares of individuals with such an identifier."""
     model, written, hidden = subject.model, subject.model.generated, subject.model.all_occurrences
     ways: tuple[tuple[str, Mapping[Part, Excess] | None], ...] = (
         ("{} predicted, members less held-out people", model.excess),
@@ -314,8 +315,8 @@ def _emission_numbers(subject: Subject) -> Iterator[Number]:
 
 
 def _position_numbers(description: str, in_place: InPlace, *, beside_base: bool) -> Iterator[Number]:
-    """Yield the numbers on identifiers where they stand in a document: how often the model ranks the true one above
-    decoys, and how often it draws it within a number of draws."""
+    """Yield the figures on identifiers at their own position in a document: how often the model ranks the true one
+    above decoys, and how often a number of draws hit it."""
     told = f"{description} likelier in their place than decoys"
     yield from _rate_numbers(told, in_place.ranked.top1, beside_base=beside_base)
     if in_place.own:
@@ -328,8 +329,8 @@ def _position_numbers(description: str, in_place: InPlace, *, beside_base: bool)
 
 
 def _individual_shares(shares: Mapping[str, Excess], at_most: float) -> Iterator[Number]:
-    """Yield shares of individuals (description -> share of each side) as numbers with the threshold ``at_most`` and
-    simultaneous intervals."""
+    """Yield figures to judge from shares of individuals (description -> shares of members and held-out), with intervals
+    that hold simultaneously and the upper limit ``at_most``."""
     for words, sides in shares.items():
         for number in _rate_numbers(words, sides, beside_base=words == PEOPLE_OF.format("predicted")):
             estimate = number.estimate and simultaneous(number.estimate, len(shares))
@@ -337,8 +338,8 @@ def _individual_shares(shares: Mapping[str, Excess], at_most: float) -> Iterator
 
 
 def _context_numbers(subject: Subject) -> Iterator[Number]:
-    """Yield the numbers of the risk *context*, identifiers inferred from the text around them: inversion, association,
-    diagnoses, attributes."""
+    """Yield the figures by which the risk *context* is judged: identifiers, terms tied to names, diagnoses and
+    attributes inferred from the text around them."""
     found = subject.model.inversion
     for name, kind in (("direct", found.direct), ("indirect", found.indirect)) if found else ():
         words = f"{name} identifiers read back from the words around them"
@@ -366,8 +367,8 @@ PLACEBO, CUES = (
 
 
 def _diagnosis_numbers(found: Ladder) -> Iterator[Number]:
-    """Yield the numbers on inferred diagnoses, by what the adversary knows, with simultaneous intervals. A number is
-    invalid if its placebo or control lies over 0, and doubtful if under 0."""
+    """Yield the figures on inferred diagnoses and on fragments repeated verbatim, by what the adversary knows. One is
+    invalid if its control (placebo, cues alone) lies measurably above 0, doubtful if below."""
     for words, cells in (("sensitive diagnoses", found.sensitive), ("other conditions", found.other)):
         for rung, cell in cells.items():
             controls = (cell.placebo, PLACEBO), (cell.cue_only, CUES), (cell.out_shadows, CUES)
@@ -389,8 +390,8 @@ def _diagnosis_numbers(found: Ladder) -> Iterator[Number]:
 
 
 def _attribute_numbers(found: Mapping[str, ToldAttribute]) -> Iterator[Number]:
-    """Yield, for each attribute, how much more often it is inferred correctly for members than for held-out
-    individuals, with simultaneous intervals."""
+    """Yield for each attribute how much more often it is inferred correctly for members than for held-out individuals,
+    with intervals that hold simultaneously."""
     for name, told in found.items():
         for way, sides in (("", told.logits), (", by the label alone", told.label_only)):
             for number in _rate_numbers(f"attribute {name} told from its alternatives{way}", sides):
@@ -407,8 +408,8 @@ def _auc_numbers(
     doubt: str | None = None,
     num_shadows: int | None = None,
 ) -> Iterator[Number]:
-    """Yield the numbers of one membership attack: its AUC, its AUC over that of a control, and its AUC without held-out
-    individuals who hold near-copies.
+    """Yield the figures to judge of one membership attack: its AUC, the excess of its AUC over that on a control, and
+    its AUC without held-out individuals who hold near-copies.
 
     The AUC over that of a control removes the shift of the split. ``description`` is of the words that the attack uses.
     """
@@ -434,8 +435,8 @@ def _auc_numbers(
 
 
 def _identifying_word_numbers(subject: Subject) -> Iterator[Number]:
-    """Yield the numbers of the risk *words*, membership by identifying words alone: AUCs on rare and direct words, the
-    threshold attacks, the most exposed members, and names."""
+    """Yield the figures by which the risk *words*, membership revealed by identifying words alone, is judged: attacks
+    on rare words, direct identifiers, words near the threshold k, and names."""
     for kind in ("rare", "direct"):
         if found := (subject.model.by_kind or {}).get(kind):
             yield from _kind_numbers(subject, found, f"membership by {kind} words alone")
@@ -448,7 +449,8 @@ def _identifying_word_numbers(subject: Subject) -> Iterator[Number]:
 
 
 def _threshold_attacks(model: ModelEvidence) -> dict[str, KindAttack]:
-    """Return description -> result of the attacks that exploit the protection threshold k, those that were made."""
+    """Return description -> result of those attacks that exploit the protection threshold k (words that fewer than k
+    individuals use are never targets) and were made."""
     found = model.threshold
     ways = {
         "membership by words at the threshold, in texts of others": found.at_threshold,
@@ -485,8 +487,8 @@ class _Exposed(NamedTuple):
 
 
 def _whole_text_titles(model: ModelEvidence) -> tuple[str, ...]:
-    """Return the descriptions of attacks on the whole text of this model. A recipe that may predict every token has a
-    second one, as the whole text is also its prediction targets."""
+    """Return the descriptions under which attacks on the whole text of this model are judged: a second one if its
+    prediction targets are the whole text too."""
     if model.start is not None:
         return (BY_LABELS,)
     kinds = model.by_kind or {}
@@ -494,8 +496,8 @@ def _whole_text_titles(model: ModelEvidence) -> tuple[str, ...]:
 
 
 def _exposed_results(subject: Subject, kinds_of_words: Sequence[str], whole: bool) -> Iterator[_Exposed]:
-    """Yield the result on the most exposed members of each attack: of attacks by these kinds of words, and of attacks
-    on the whole text if ``whole``, else of the threshold attacks."""
+    """Yield each attack's result on the members it identifies surely: attacks by these kinds of words, and those on the
+    whole text if ``whole``, else those that exploit the threshold k."""
     model, of_kinds = subject.model, subject.model.by_kind or {}
     for name, attack in model.membership.items() if whole else ():
         for way in _whole_text_titles(model):
@@ -514,8 +516,8 @@ def _exposed_results(subject: Subject, kinds_of_words: Sequence[str], whole: boo
 
 
 def _exposed_members(subject: Subject, kinds_of_words: Sequence[str], whole: bool = False) -> Iterator[Number]:
-    """Yield, as numbers, the share of members that each attack identifies at a low false-positive rate. The attacks are
-    those by these kinds of words and, if ``whole``, those on the whole text.
+    """Yield for each attack the share of members that it identifies at a low false-positive rate. The attacks are those
+    by these kinds of words and, if ``whole``, on the whole text, else at the threshold k.
 
     Over few individuals no share is within. It is beyond if an exact test, corrected for all attacks, shows that so
     many members above every other are no chance.
@@ -538,7 +540,8 @@ def _exposed_members(subject: Subject, kinds_of_words: Sequence[str], whole: boo
 
 
 def _why_invalid(attack: MeasuredAttack) -> str | None:
-    """Return why an attack is invalid: the two sides differ without the model; None for a valid one."""
+    """Return why a membership attack proves nothing, namely that members and others differ without the model; None if
+    it is valid."""
     return attack.why or "the two sides differ without the model" if attack.verdict == INVALID else None
 
 
@@ -547,8 +550,8 @@ KIND_WAYS = {"all": "membership by all words", "ordinary": ORDINARY, "targets": 
 
 
 def _individual_numbers(subject: Subject) -> Iterator[Number]:
-    """Yield the numbers of the risk *individual*, membership of a person: all membership attacks but those by
-    identifying words alone."""
+    """Yield the figures by which the risk *individual*, membership of a person, is judged: all membership attacks but
+    those by identifying words alone."""
     model, kinds = subject.model, subject.model.by_kind or {}
     ends = (model.best_attack and model.best_attack.intervals) or {}
     for name, attack in model.membership.items():
@@ -572,7 +575,7 @@ def _individual_numbers(subject: Subject) -> Iterator[Number]:
 def _kind_numbers(
     subject: Subject, kind: KindMembership, description: str, attack_names: Sequence[str] | None = None
 ) -> Iterator[Number]:
-    """Yield the AUCs of the attacks by one kind of word (all, or those in ``attack_names``) as numbers. Attacks without
+    """Yield the figures (AUCs) of the attacks by one kind of word, all or those in ``attack_names``. Those without
     shadow models are invalid if the two sides of a given split differ without the model."""
     for name, attack in kind.attacks.items():
         if attack_names is None or name in attack_names:
@@ -582,8 +585,8 @@ def _kind_numbers(
 
 
 def _passage_numbers(subject: Subject) -> Iterator[Number]:
-    """Yield the numbers of the risk *passages*: the rates of passages that a causal model completes, and the share of
-    individuals with a whole one."""
+    """Yield the figures by which the risk *passages* is judged: rates of training passages that a causal model
+    completes, and the share of individuals with a whole one."""
     passages = subject.extracted.passages if subject.extracted else None
     for row in passages.rates if passages else ():
         if row.asked == "all":
@@ -603,8 +606,8 @@ def why_no_whole(passages: Passages) -> str:
 
 
 def _passage_share(shares: Exposed, asks_every_member: bool) -> Number:
-    """Return the number for the share of members of whom a whole passage is extracted; ``shares`` has the shares of
-    members and of held-out individuals.
+    """Return the figure to judge for the share of members of whom a whole passage was extracted; ``shares`` has that
+    share of members and of held-out individuals.
 
     One member is beyond the threshold if there is no such held-out individual; else the difference must lie over 0 with
     its whole interval. Zero of all members is an exact count; zero of a sample has an upper end.
@@ -629,8 +632,8 @@ NUM_AREAS, USUAL_RATE = 10, 0.05
 
 
 def _fewest_by_rate(threshold: float) -> tuple[int, int]:
-    """Return the smallest (number of members, number of held-out individuals) at which the interval of a difference of
-    two rates has a half width of at most the threshold.
+    """Return the fewest (members, held-out individuals) with which the 95 % interval of a difference of two rates has a
+    half width of at most ``threshold``.
 
     Both rates are taken to be `USUAL_RATE`.
     """
@@ -640,8 +643,8 @@ def _fewest_by_rate(threshold: float) -> tuple[int, int]:
 
 
 def _fewest_by_area(threshold: float) -> tuple[int, int]:
-    """Return the smallest (number of members, number of held-out individuals) at which the interval of a chance AUC
-    stays within the threshold, and a rate at 1 % false positives exists.
+    """Return the fewest (members, held-out individuals) with which the interval of an AUC of 0.5 ends below
+    ``threshold`` and a true-positive rate at 1 % false positives can be measured.
 
     It is one of `NUM_AREAS` simultaneous AUCs.
     """
@@ -651,8 +654,8 @@ def _fewest_by_area(threshold: float) -> tuple[int, int]:
 
 
 def _fewest_by_none(threshold: float) -> tuple[int, int]:
-    """Return the smallest (number of members, number of held-out individuals) at which zero events have an upper
-    Clopper-Pearson bound of at most the threshold."""
+    """Return the fewest (members, held-out individuals) with which zero events have a Clopper-Pearson upper bound of at
+    most ``threshold``."""
     n = math.ceil(math.log((1 - LEVEL) / 2) / math.log(1 - min(threshold, 0.999)))
     return n, n
 
@@ -737,13 +740,14 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
 
 
 def advice(risk: str, model: ModelEvidence, recipe: Recipe | None) -> str:
-    """Return how a risk of a model can be lowered; for a classifier or a tagger, how membership can be."""
+    """Return, as a sentence, how this risk of a model can be lowered; for a classifier or a tagger always how
+    membership can be."""
     return RISKS[risk].advice(recipe) if model.start is None else RISKS["individual"].lowered_by
 
 
 def _excess_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
-    """Yield the numbers of the gate on excess leakage of the model ``own``: members' leak rate less that of held-out
-    individuals."""
+    """Yield the figures that a gate (a limit set by the job) on excess leakage checks in the model ``own``: members'
+    leak rate minus that of held-out individuals."""
     sides, about = (own.model.excess or {}).get(gate.part), About(part=gate.part)
     if sides:
         yield from _rate_numbers("excess leakage", sides, about)
@@ -752,21 +756,23 @@ def _excess_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[
 
 
 def _gated_attacks(gate: GateConfig, own: Subject) -> Iterator[tuple[str, MeasuredAttack, str | None]]:
-    """Yield (attack name, result, reason if invalid, else None) of each membership attack that a gate judges."""
+    """Yield (attack name, result, why it is invalid or None) of each membership attack that a gate (a limit set by the
+    job) checks."""
     for name, found in own.model.membership.items():
         if gate.attack in (None, name):
             yield name, found, found.why if found.verdict == INVALID else None
 
 
 def _auc_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
-    """Yield the numbers of the gate on membership AUC of the model ``own``, for each attack that the gate judges."""
+    """Yield the AUC figures of the membership attacks on the model ``own`` that a gate (a limit set by the job)
+    checks."""
     for name, found, invalid in _gated_attacks(gate, own):
         yield from _auc_numbers(_whole_text_titles(own.model)[0], name, found, None, invalid, own.model.fault)
 
 
 def _tpr_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
-    """Yield the numbers of the gate on the true-positive rate of membership attacks on the model ``own`` at a low
-    false-positive rate."""
+    """Yield the true-positive rates, at a low false-positive rate, of the membership attacks on the model ``own`` that
+    a gate (a limit set by the job) checks."""
     for name, found, invalid in _gated_attacks(gate, own):
         fewest = min(found.num_members or 0, found.num_nonmembers or 0)
         rate = (found.tpr_at_fpr or {}).get(FPR)
@@ -774,14 +780,15 @@ def _tpr_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Num
 
 
 def _attribute_gate(_: GateConfig, own: Subject, __: Subject | None) -> Iterator[Number]:
-    """Yield the numbers of the gate on inferred attributes, with the gate's own threshold."""
+    """Yield the figures on inferred attributes of the model ``own``, to be checked against the gate's limit instead of
+    their own."""
     for number in _attribute_numbers(own.model.attributes or {}):
         yield number._replace(at_most=None, about=replace(number.about, part=number.what))
 
 
 def _extraction_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
-    """Yield the rates of extracted passages, members less held-out individuals, at the longest prefix and, there, the
-    most draws."""
+    """Yield the figures that a gate on extraction checks: the rate of passages that the model ``own`` completes,
+    members' minus held-out, at the longest prefix and most draws measured."""
     passages = own.extracted.passages if own.extracted else None
     names = ("np_discoverable",) if gate.measure == "np_extraction" else ("k_extractable", "discoverable")
     rows = [r for r in (passages.rates if passages else ()) if r.measure in names and r.asked == "all"]
@@ -792,8 +799,8 @@ def _extraction_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Itera
 
 
 def _exposure_gate(gate: GateConfig, own: Subject, plain: Subject | None) -> Iterator[Number]:
-    """Yield the number of the gate on canary exposure, in bits, with its control: the unprotected canaries of this
-    model, or those of the plain twin."""
+    """Yield the canary exposure, in bits, that a gate checks in the model ``own``, and whether an attack found the
+    control: unprotected canaries of this model or of ``plain``, its unprotected twin."""
     found = _canary_arm(own, gate.arm)
     # The missed arm of the same model is not protected. Without it, the control is the same arm of the plain twin.
     controls = [arm.excess_exposure for arm in (_canary_arm(own, "missed"), _canary_arm(plain, gate.arm)) if arm]
@@ -803,8 +810,8 @@ def _exposure_gate(gate: GateConfig, own: Subject, plain: Subject | None) -> Ite
 
 
 def _epsilon_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
-    """Yield the number of the gate on empirical epsilon, a lower bound: it can show a failure, and passes only if it
-    could have shown one."""
+    """Yield the empirical epsilon, a lower bound, that a gate checks in the model ``own``: it can show a failure, and
+    passes only if it could have shown one."""
 
     arm, estimate = _canary_arm(own, gate.arm), None
     if arm and arm.one_run.at_least is not None:
@@ -815,7 +822,8 @@ def _epsilon_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator
 
 
 def _canary_arm(subject: Subject | None, name: str) -> CanaryArm | None:
-    """Return the results of the canaries of one arm (such as "missed", the unprotected ones); None without canaries."""
+    """Return the results on one arm (group, such as "missed", the unprotected ones) of a model's canaries; None without
+    canaries."""
     canaries = subject.extracted.canaries if subject and subject.extracted else None
     return canaries.arms.get(name) if canaries else None
 
@@ -829,7 +837,7 @@ def is_over(estimate: Estimate | None, null_value: float) -> bool | None:
 
 
 def _no_numbers(_: GateConfig, __: Subject, ___: Subject | None) -> Iterator[Number]:
-    """Yield nothing, for a gate that judges the documents instead of a model."""
+    """Yield nothing: this gate checks the documents, not a model."""
     return iter(())
 
 
@@ -909,8 +917,8 @@ GATES: Mapping[str, Gate] = MappingProxyType(
 
 
 def orient_auc(auc: Estimate, twin_auc: Estimate | None) -> Estimate:
-    """Return an AUC, mirrored at 0.5 if members score lower in the unprotected twin (by ``twin_auc``), so that a higher
-    AUC always means a larger leak.
+    """Return an AUC so that a higher one means a larger leak: mirrored at 0.5 if members score lower in the unprotected
+    twin (``twin_auc``) or, where that tells nothing, in this model.
 
     The twin's interval, if it excludes chance, gives the direction. Otherwise, or if members measurably lie on the
     other side of it, the direction is chosen from the data, and the interval is widened for two tests.
@@ -976,7 +984,7 @@ BESIDE: Final = (
 
 
 def _check_measure(measure: str) -> str:
-    """Return a gate's measure unchanged; raise `ValueError` for a name that is not in `GATES`."""
+    """Return ``measure``, what a gate limits, unchanged; raise `ValueError` for a name that is not in `GATES`."""
     if measure not in GATES:
         raise ValueError(f"expected one of {', '.join(GATES)}")
     return measure
@@ -1003,8 +1011,8 @@ class GateConfig(Section):
 
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
-        """Raise `ValueError` for a threshold that nothing can exceed, or a field that the gate's measure does not
-        use."""
+        """Raise `ValueError` if the gate's limit is above the largest possible value, or a field is set that its
+        measure does not use."""
         if self.measure not in ("exposure", "epsilon") and self.at_most > 1:
             raise ValueError(
                 f"a {GATES[self.measure].title} is at most 1, so {self.at_most:g} would pass whatever leaks"

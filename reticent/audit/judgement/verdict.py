@@ -115,9 +115,8 @@ Twins = Mapping[tuple[str, About], Number]
 
 
 def _unjudged_row(number: Number, controls: Sequence[Twins], threshold: float, *, strict: bool = False) -> Row:
-    """Return the row of a number without an outcome: its oriented estimate, and whether the same number of an
-    unprotected model (``controls``, the twin first) shows that a leak would be found. With ``strict`` that number must
-    also exceed the threshold, by as many shadow models."""
+    """Return a figure as a row without an outcome: its estimate, oriented so that more is worse, and whether an
+    unprotected model in ``controls`` shows a leak by it (if ``strict``, one above the threshold)."""
     twins = [twin for twin in (control.get(number.of) for control in controls) if twin]
     proofs = [(found, twin) for twin in twins if (found := twin.estimate)]
     estimate = number.estimate
@@ -140,8 +139,8 @@ def _unjudged_row(number: Number, controls: Sequence[Twins], threshold: float, *
 def gate_outcome(
     estimate: Estimate | None, at_most: float, control: bool | None, *, small_cell: int = 5
 ) -> tuple[str, str]:
-    """Compare an estimate with a gate's upper limit ``at_most``; return (outcome, reason), where the outcome is pass,
-    fail, or no power, if the estimate is missing or too uncertain or the attack succeeds nowhere.
+    """Compare an estimate with a gate's upper limit ``at_most``; return (outcome, reason): "pass", "fail", or "no
+    power" if the estimate is missing or too uncertain, or no control shows that the attack works.
 
     Parameters
     ----------
@@ -177,8 +176,8 @@ def verdict(
     small_cell: int = 5,
     corpus: CorpusEvidence | None = None,
 ) -> Verdict:
-    """Return the verdict on every gate, each judged on the last checkpoint of every training that it is for, or on the
-    documents.
+    """Return the results of every gate (a limit set by the job), each checked on the last checkpoint of every training
+    that it applies to, or on the documents.
 
     Parameters
     ----------
@@ -210,14 +209,15 @@ def verdict(
 
 
 def _default_language_gate(corpus: CorpusEvidence | None) -> Iterator[GateConfig]:
-    """Yield the default gate on the documents' languages if the documents fail it; otherwise nothing."""
+    """Yield the default limit on documents in unknown languages, as a gate, only if the documents exceed it."""
     gate = GateConfig(measure=OTHER_LANGUAGE, at_most=MOST_OTHER_LANGUAGE)
     if _language_result(corpus, gate).outcome == FAIL:
         yield gate
 
 
 def _language_result(corpus: CorpusEvidence | None, gate: GateConfig) -> GateResult:
-    """Return the gate's result on the share of documents in languages that the detection rules do not know."""
+    """Return a gate's result on the share of documents in languages that the detection rules do not know; "no power" if
+    languages were not counted."""
     found = corpus.other_languages if corpus else None
     if found is None or not found.num_documents:
         return GateResult(outcome=NO_POWER, reason=NO_NUMBER, n=0)
@@ -228,12 +228,12 @@ def _language_result(corpus: CorpusEvidence | None, gate: GateConfig) -> GateRes
 
 
 def failed(row: GateResult) -> bool:
-    """Return whether a gate's result fails the run."""
+    """Return whether a gate's result makes the run fail: the gate failed, or it is required and has no power."""
     return row.outcome == FAIL or (row.outcome == NO_POWER and bool(row.required))
 
 
 def verdict_lines(found: Verdict) -> list[str]:
-    """Return one line of text for each gate: outcome, threshold, model, bound, n and reason."""
+    """Return one line of text for each gate result: outcome, limit, model, upper bound, n and reason."""
     lines = []
     for row in found.results:
         whose = " of ".join(name for name in (row.recipe, row.model) if name)
@@ -251,7 +251,8 @@ def verdict_lines(found: Verdict) -> list[str]:
 def _gate_results(
     models: Sequence[ModelEvidence], extraction: Extraction | None, gate: GateConfig, small_cell: int
 ) -> Iterator[GateResult]:
-    """Yield the results of one gate for the last checkpoint of every model that it judges."""
+    """Yield the results of one gate (a limit set by the job) on the last checkpoint of every training that it applies
+    to."""
     last = _last_checkpoints(models)
     extracted = _last_checkpoints(extraction.models if extraction else ())
     wanted = gate.recipes
@@ -277,7 +278,8 @@ def _gate_results(
 
 
 def _gate_result(row: Row, gate: GateConfig, small_cell: int) -> GateResult:
-    """Judge the number in a row at a gate; return the result with labels, bound, outcome and reason."""
+    """Check the figure in ``row`` against a gate's limit; return the result with labels, upper bound, outcome and
+    reason."""
     number = row.number
     outcome, reason = gate_outcome(row.estimate, row.at_most, row.control, small_cell=small_cell)
     if number.missing:
@@ -308,7 +310,7 @@ def _gate_result(row: Row, gate: GateConfig, small_cell: int) -> GateResult:
 
 
 def _last_checkpoints(models: Sequence[Entry]) -> dict[tuple[str | None, str | None, int | None], Entry]:
-    """Return (model section, recipe, seed) -> the entry of that training's highest epoch."""
+    """Return (model section, recipe, seed) -> the entry with the highest epoch of that training."""
     last: dict[tuple[str | None, str | None, int | None], Entry] = {}
     for model in models:
         key = (model.model, model.recipe, model.seed)
@@ -318,8 +320,8 @@ def _last_checkpoints(models: Sequence[Entry]) -> dict[tuple[str | None, str | N
 
 
 def judge_risks(audit: AuditEvidence, config: VerdictConfig | None = None) -> RiskTable:
-    """Return, for every trained model of an unpublished audit, the outcome of each risk and the overall verdict;
-    `with_published_numbers` adds the estimates.
+    """Return for every trained model of an unpublished audit the outcome of each risk and the overall verdict;
+    `with_published_numbers` then fills in the estimates.
 
     The outcome of a risk is the worst over several trainings of a recipe.
 
@@ -337,8 +339,8 @@ def judge_risks(audit: AuditEvidence, config: VerdictConfig | None = None) -> Ri
 
 
 def outcomes_of(audit: AuditEvidence) -> list[KeptOutcome]:
-    """Return, as records for later audits, the outcome of every risk of every training whose files have a digest;
-    earlier audits are ignored."""
+    """Return the outcome of every risk of every training whose model files have a digest, as records for later audits;
+    outcomes of earlier audits play no part."""
     config, alone = _verdict_config_of(audit), replace(_with_heads_as_models(audit), earlier=None)
     return [
         _judge_and_record(risk, alone.models[number], alone, config)
@@ -355,7 +357,7 @@ def _with_heads_as_models(audit: AuditEvidence) -> AuditEvidence:
 
 
 def _judge_and_record(risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: VerdictConfig) -> KeptOutcome:
-    """Judge one risk of one model; return the outcome as a record that later audits compare with."""
+    """Judge one risk of one model; return the outcome as a record with which later audits compare theirs."""
     found = _judge_risk(risk, model, audit, config, audit.cell)
     numbers = [n for n in risk.numbers(_with_extraction(model, audit)) if n.estimate and n.estimate.value is not None]
     seed = audit.settings.get("seed")
@@ -379,8 +381,8 @@ def _judge_and_record(risk: Risk, model: ModelEvidence, audit: AuditEvidence, co
 
 
 def _tested_names(number: Number) -> list[str]:
-    """Return the names (of the attack, of its words) that a later audit must have measured too before its result
-    replaces that of this number."""
+    """Return the names (of the attack, of the words it uses) that a later audit must have measured too before its
+    outcome may replace the one that rests on this figure."""
     attack = number.about.attack
     return [number.what] if attack is None else [attack] if number.about.part else [attack, number.what]
 
@@ -388,8 +390,8 @@ def _tested_names(number: Number) -> list[str]:
 def _apply_earlier_audits(
     result: RiskResult, models: Sequence[ModelEvidence], audit: AuditEvidence, config: VerdictConfig
 ) -> tuple[RiskResult, list[str]]:
-    """Return (result, notes) of a risk, compared with earlier audits of the same model files. The result cannot be
-    "within" while an earlier, worse one is unexplained; each worse one adds a note."""
+    """Return (result, notes) of a risk after comparison with earlier audits of the same model files: "within" becomes
+    "not shown" while a worse earlier outcome is unexplained, and each worse one adds a note."""
     notes = []
     now = {model.digest: model for model in models}
     all_digests = {model.digest for model in audit.models}
@@ -419,8 +421,8 @@ def _apply_earlier_audits(
 
 
 def _limit_by_source(source_verdict: ModelRisks, copy_verdict: ModelRisks) -> ModelRisks:
-    """Return the verdict on a copy of a model, with no outcome better than that on the model itself, because a second
-    test may succeed by chance."""
+    """Return the verdict on a copy of a model (merged, quantised) with no outcome better than the original model's,
+    because a second test may pass by chance."""
     results = [
         replace(own, outcome=first.outcome, reason=OF_SOURCE)
         if ORDER.index(first.outcome) > ORDER.index(own.outcome)
@@ -441,8 +443,8 @@ def _limit_by_source(source_verdict: ModelRisks, copy_verdict: ModelRisks) -> Mo
 
 
 def _verdict_config_of(audit: AuditEvidence) -> VerdictConfig:
-    """Return the verdict settings of an audit. They have only the risks of an adversary with the model access that the
-    dossier's settings grant."""
+    """Return the verdict settings of an audit, restricted to the risks from an adversary with the access to the model
+    that the dossier's settings name."""
     settings, dossier = audit.settings.get("verdict"), audit.settings.get("dossier")
     config = VerdictConfig(**settings) if isinstance(settings, Mapping) else VerdictConfig()
     return config.of_access(dossier.get("access") if isinstance(dossier, Mapping) else None)
@@ -463,8 +465,8 @@ def _last_indices(audit: AuditEvidence) -> dict[tuple[str | None, str, str], lis
 
 
 def _judge_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictConfig, cell: int) -> ModelRisks:
-    """Return the verdict on one recipe, over its trainings (``numbers`` are indices of their last checkpoints in
-    ``audit.models``): all risks, outcome, reason and advice."""
+    """Return the verdict on one recipe over its trainings, ``numbers`` (indices in ``audit.models`` of their last
+    checkpoints): each risk's worst outcome, the overall outcome, reason and advice."""
     first, results = audit.models[numbers[0]], []
     notes = [KNOWN_BASE] if _base_may_know_members(first, audit) else []
     notes += [THEIR_LIST] if is_elsewhere(audit) else []
@@ -513,8 +515,8 @@ def _judge_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictCo
 
 
 def _judge_risk(risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: VerdictConfig, cell: int) -> RiskResult:
-    """Return the result of one risk of one model: the number that decides it, its outcome against the threshold, and
-    the reason."""
+    """Return the result of one risk of one model: the figure that decides it, its outcome against the threshold, and
+    the reason; "not shown" if nothing was measured."""
     at_most: float = getattr(config, risk.name)
     controls = _control_models(model, audit)
     known = _base_may_know_members(model, audit)
@@ -560,8 +562,8 @@ def _judge_risk(risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: 
 
 
 def _num_rates(model: ModelEvidence, audit: AuditEvidence) -> int | None:
-    """Return the number of rates (not AUCs) that a model with a given split is judged by, for the Bonferroni
-    correction; None for a split drawn at random."""
+    """Return the number of rates (not AUCs) that a model is judged by, for a Bonferroni correction; None if members
+    were drawn at random, which needs none."""
     if not model.split_given:
         return None
     numbers = (number for risk in RISKS.values() for number in risk.numbers(_with_extraction(model, audit)))
@@ -569,8 +571,8 @@ def _num_rates(model: ModelEvidence, audit: AuditEvidence) -> int | None:
 
 
 def _widen_for_given_split(number: Number, estimate: Estimate, num_rates: int) -> Estimate:
-    """Return the estimate with a wider interval, for a model whose members somebody listed instead of a random split:
-    it is then judged beyond the threshold by chance at most as often as `FALSE_ALARM`.
+    """Return the estimate with a wider interval, for a model whose list of members was given, not drawn: chance then
+    takes any figure beyond its threshold at most as often as `FALSE_ALARM`.
 
     Nothing verifies such a list. Half of the false alarms is reserved for exact tests; the areas of both membership
     risks, which are simultaneous already, and all rates share the other half.
@@ -582,8 +584,8 @@ def _widen_for_given_split(number: Number, estimate: Estimate, num_rates: int) -
 
 
 def _require_shadows(deciding_row: Row, rows: Sequence[Row]) -> Row:
-    """Return the row that decides a risk. Its outcome becomes "not shown" unless an attack with enough shadow models is
-    within the threshold too."""
+    """Return the row that decides a risk, with outcome "not shown" unless an attack with at least `MIN_SHADOWS` shadow
+    models is within the threshold too."""
     strong = [row for row in rows if (row.number.num_shadows or 0) >= MIN_SHADOWS]
     if any(row.outcome == WITHIN for row in strong):
         return deciding_row
@@ -591,8 +593,8 @@ def _require_shadows(deciding_row: Row, rows: Sequence[Row]) -> Row:
 
 
 def _deciding_row(rows: Sequence[Row]) -> Row | None:
-    """Return the row whose number decides a risk: the one with the largest estimate of those beyond the threshold;
-    without such, of those that may be beyond; else of those within."""
+    """Return the row that decides a risk: the largest estimate among rows beyond the threshold, else among those that
+    may be beyond, else within, else any; None without rows."""
     beyond = [row for row in rows if row.outcome == BEYOND]
     unsure = [
         row
@@ -611,8 +613,8 @@ def _deciding_row(rows: Sequence[Row]) -> Row | None:
 
 
 def _surest_finding(rows: Sequence[Row]) -> Number | None:
-    """Return the number whose interval lies farthest above its value for a model that leaks nothing; None if no
-    interval lies above. The threshold plays no part."""
+    """Return the valid figure whose interval lies farthest above its value for a model that leaks nothing, whatever the
+    threshold; None if no interval lies above."""
     said = [row for row in rows if not row.number.invalid and not row.number.missing]
     over = [row for row in said if is_over(row.estimate, row.number.null)]
     surest = max(over, key=lambda row: _lower_end(row) - row.number.null, default=None)
@@ -660,8 +662,8 @@ UNKNOWN_RECALL = "how many identifiers the detectors missed was not measured, an
 
 
 def base_may_know(base: ModelEvidence | None, extracted: ExtractedModel | None = None) -> bool:
-    """Return whether a base model may already know the members: it measurably distinguishes members from others, or
-    leaks their identifiers more.
+    """Return whether a base model may already know the members: its membership attacks or leak rates are measurably
+    higher for members than for others.
 
     Its membership attacks and leak rates are compared with their null values simultaneously (Bonferroni), so a base
     that saw nobody is suspected in 2.5 % of runs.
@@ -689,8 +691,8 @@ def _base_may_know_members(model: ModelEvidence, audit: AuditEvidence) -> bool:
 
 
 def _control_models(model: ModelEvidence, audit: AuditEvidence) -> list[ModelEvidence]:
-    """Return the unprotected models that serve as positive controls of a model: its twin, and plain models of the same
-    base trained at least `LONGER` times as long (or as long on repeated documents)."""
+    """Return the unprotected models in which attacks on this model should succeed: its twin, and plain models of the
+    same base trained at least `LONGER` times as long, or as long on repeated documents."""
     if is_elsewhere(audit):  # nothing is known of any training: no model of it is a control
         return []
     twin = _unprotected_twin(model, audit.models)
@@ -709,8 +711,8 @@ def _control_models(model: ModelEvidence, audit: AuditEvidence) -> list[ModelEvi
 
 
 def _judge_row(row: Row, has_twin: bool, base_knows: bool, cell: int, num_rates: int | None = None) -> Row:
-    """Return the row with outcome and reason. ``cell`` is the smallest publishable count; ``num_rates`` is from
-    `_num_rates`, None for a split drawn at random."""
+    """Return the row with outcome and reason. ``base_knows``: the base model may know the members; ``cell``: smallest
+    publishable count; ``num_rates``: from `_num_rates`, None for members drawn at random."""
     number, raw, estimate = row.number, row.number.estimate, row.estimate
 
     def judged(outcome: str, reason: str) -> Row:
@@ -755,8 +757,8 @@ def _judge_row(row: Row, has_twin: bool, base_knows: bool, cell: int, num_rates:
 
 
 def _apply_gates(result: RiskResult, risk: Risk, model: ModelEvidence, audit: AuditEvidence) -> RiskResult:
-    """Return a risk's result after the job's gates on it: 'beyond' if one failed; 'not shown' if it was 'within' but a
-    required gate has no statistical power; else unchanged."""
+    """Return a risk's result after the gates (limits set by the job) on it: "beyond" if one failed, "not shown" in
+    place of "within" if a required one has no statistical power."""
     rows = [row for row in (audit.verdict.results if audit.verdict else ()) if _is_about(row, risk, model)]
     if any(row.outcome == FAIL for row in rows):
         return replace(result, outcome=BEYOND, relevant=True, reason="a gate of the job failed")
@@ -768,21 +770,21 @@ def _apply_gates(result: RiskResult, risk: Risk, model: ModelEvidence, audit: Au
 
 
 def _is_about(row: GateResult, risk: Risk, model: ModelEvidence) -> bool:
-    """Return whether a gate's result is on this risk of this model."""
+    """Return whether a gate's result concerns this risk and this model."""
     own = row.recipe in (None, model.recipe) and row.model in (None, model.model) and row.seed in (None, model.seed)
     return own and row.measure in risk.gates
 
 
 def _unprotected_twin(model: ModelEvidence, models: Sequence[ModelEvidence]) -> ModelEvidence | None:
-    """Return the model of the same section and objective trained without protection (same seed if there is one, last
-    epoch), for an unprotected model itself; None without one."""
+    """Return the last checkpoint of the same model section and objective trained without protection, with the same seed
+    if there is one; None without one."""
     own = [m for m in models if (m.model, m.objective) == (model.model, model.objective) and m.is_plain]
     same = [m for m in own if m.seed == model.seed and m.training == model.training] or own
     return max(same, key=lambda m: m.epoch, default=None)
 
 
 def _with_extraction(model: ModelEvidence, audit: AuditEvidence) -> Subject:
-    """Return the model with the extraction results of its training's last checkpoint."""
+    """Return the model paired with the extraction results of its training's last checkpoint, None if there are none."""
     found = [
         e
         for e in (audit.extraction.models if audit.extraction else ())
@@ -794,7 +796,7 @@ def _with_extraction(model: ModelEvidence, audit: AuditEvidence) -> Subject:
 def _reason_and_change(
     relevant: Sequence[RiskResult], outcome: str, model: ModelEvidence, recipe: Recipe | None
 ) -> tuple[str, str]:
-    """Return two English texts: why the verdict is as it is, and what would change it."""
+    """Return two English texts for a verdict with this ``outcome``: why it is so, and what would change it."""
     deciding = [result for result in relevant if result.outcome == outcome]
     if not deciding:
         return "no risk was declared relevant", "name the relevant risks in [verdict] risks"
@@ -840,8 +842,8 @@ def _join_names(names: Sequence[str], between: str = ", ") -> str:
 
 
 def with_published_numbers(table: RiskTable, unpublished: AuditEvidence, published: AuditEvidence) -> RiskTable:
-    """Return the verdicts with the published estimates of the numbers that decided them. The verdicts were computed on
-    the ``unpublished`` audit."""
+    """Return the verdicts, which were reached on the ``unpublished`` audit, with the estimates of the deciding figures
+    as ``published``."""
     rows = []
     unpublished, published = _with_heads_as_models(unpublished), _with_heads_as_models(published)
     for row, numbers in zip(table.rows, _last_indices(unpublished).values(), strict=True):
@@ -860,15 +862,16 @@ def with_published_numbers(table: RiskTable, unpublished: AuditEvidence, publish
 
 
 def _is_result_of(training: ModelEvidence, result: RiskResult, audit: AuditEvidence, config: VerdictConfig) -> bool:
-    """Return whether the result was decided by a number of this training, one of several that differ in their seed."""
+    """Return whether this training, one of several that differ in their seed, has the outcome, reason and deciding
+    figure of the ``result``."""
     own = _judge_risk(RISKS[result.risk], training, audit, config, audit.cell)
     same = (own.outcome, own.reason) == (result.outcome, result.reason) or result.reason == EARLIER
     return same and own.what == result.what
 
 
 def _published_estimate(result: RiskResult, published: Sequence[Subject]) -> Estimate | None:
-    """Return the worst estimate, over the trainings that may be published, of the number that decided the result. An
-    AUC is worse the farther from chance it is. None if no training may be published."""
+    """Return the largest published estimate, over trainings, of the figure that decided the result (for an AUC, the one
+    farthest from 0.5); None if none is published exactly."""
     numbers = [n for subject in published for n in RISKS[result.risk].numbers(subject) if n.what == result.what]
     known = [
         (abs(found.value - CHANCE) if n.null == CHANCE else found.value, found)
@@ -886,8 +889,8 @@ class ModelBeside(NamedTuple):
 
 
 def numbers_beside(models: Sequence[ModelEvidence]) -> tuple[list[Beside], list[ModelBeside]]:
-    """Return the numbers that are shown beside the verdict without deciding it: (those rows of `BESIDE` that any model
-    has; for each trained model, its and its unprotected twin's estimates of them)."""
+    """Return (those of the figures in `BESIDE`, which are shown next to the verdict but decide nothing, that any model
+    has; for each trained model its and its unprotected twin's estimates of them)."""
     rows = [row for row in BESIDE if any(model.beside and row.estimate(model.beside) for model in models)]
     found = []
     for model in models if rows else ():
@@ -899,7 +902,7 @@ def numbers_beside(models: Sequence[ModelEvidence]) -> tuple[list[Beside], list[
 
 
 def risk_lines(table: RiskTable) -> list[Marked]:
-    """Return the verdict on each model as one marked line of text."""
+    """Return the verdict on each model as one line of text: reason, and what would change it."""
     lines = []
     for row in table.rows:
         why = "; ".join((row.reason, *(row.notes or ())))

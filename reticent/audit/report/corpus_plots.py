@@ -56,8 +56,8 @@ class Drawing:
 
 @styled
 def corpus_panels(corpus: CorpusEvidence, name: str, t: Texts = ENGLISH) -> list[str]:
-    """Return the panels of one corpus figure as inline SVG: ``identifiers`` (Figs. 5 and 6), ``by_n`` (Fig. 14),
-    ``margin``, ``unicity`` or ``retention``."""
+    """Return the panels of the corpus figure ``name`` as inline SVG: ``identifiers``, ``by_n`` (identifying n-grams by
+    n), ``margin`` (n-grams near the threshold k), ``unicity`` or ``retention`` (words left as targets)."""
     return [to_svg(drawing.figure, drawing.name, drawing.label, t) for drawing in _FIGURES[name](corpus, t)]
 
 
@@ -100,7 +100,8 @@ def draw_identifiers(corpus: CorpusEvidence, t: Texts = ENGLISH) -> list[Drawing
 
 
 def _draw_cumulative(name: str, lines: Sequence[_Line], t: Texts, k: int | None = None) -> Drawing | None:
-    """Draw one panel of cumulative distributions over individuals; None without a curve."""
+    """Draw one panel of cumulative distributions, a curve for each of ``lines``, with a dotted line at the threshold
+    ``k`` if given; None if there is no curve."""
     curves = [(line, line.curve) for line in lines if line.curve and line.curve.x]
     if not curves:
         return None
@@ -133,12 +134,12 @@ def _draw_cumulative(name: str, lines: Sequence[_Line], t: Texts, k: int | None 
 
 
 def _k_note(k: int, t: Texts) -> str:
-    """Return the note that the dotted line marks words of fewer than k individuals."""
+    """Return the note of a panel that left of its dotted line fewer than k individuals use a word."""
     return t("plots.left_of_the_dotted_line_fewer_than_k", k=k)
 
 
 def _share_below(curve: Curve | WordCurve, k: int) -> float:
-    """Return the cumulative share just below k."""
+    """Return the share that a cumulative curve reaches at the last value below k, 0 if it has none."""
     return max((y for x, y in zip(curve.x, curve.y, strict=True) if x < k), default=0.0)
 
 
@@ -151,8 +152,8 @@ def _log_ticks(axis: Any, top: float, t: Texts) -> None:
 
 
 def draw_by_n(corpus: CorpusEvidence, t: Texts = ENGLISH) -> list[Drawing]:
-    """Return the figures of identifying n-grams by n, all and minimal: distinct, occurrences, and number per person
-    (Fig. 14)."""
+    """Return bar charts of identifying n-grams by n, all and those that contain no shorter one: distinct, occurrences,
+    and number per person (Fig. 14); empty with a single n."""
     rows = corpus.identifiers_by_n or []
     if len(rows) < 2:
         return []
@@ -249,7 +250,8 @@ def _quantile(curve: Curve | WordCurve, share: float) -> float:
 
 
 def draw_margin(corpus: CorpusEvidence, t: Texts = ENGLISH) -> list[Drawing]:
-    """Return bar charts of distinct n-grams by support just below and just above k, one for each of the first n."""
+    """Return bar charts, one for each small n, of the number of distinct n-grams by how many individuals use them, just
+    below and just above the threshold k."""
     drawings, k = [], corpus.k
     for n in range(1, MAX_MARGINS + 1):
         rows = [row for row in corpus.margin or [] if row.n == n]
@@ -299,8 +301,8 @@ def _plain_counts(axis: Any, t: Texts) -> None:
 
 
 def draw_unicity(corpus: CorpusEvidence, t: Texts = ENGLISH) -> list[Drawing]:
-    """Return the figure of the share of random sets of m shared words that single out one person, with 95 %
-    intervals."""
+    """Return the figure of the share of random sets of m common words that only one individual uses all of, by m, with
+    95 % intervals."""
     rows = [row for row in corpus.unicity or [] if row.share.value is not None]
     if not rows:
         return []
@@ -321,7 +323,8 @@ def draw_unicity(corpus: CorpusEvidence, t: Texts = ENGLISH) -> list[Drawing]:
 
 
 def draw_retention(corpus: CorpusEvidence, t: Texts = ENGLISH) -> list[Drawing]:
-    """Return the figure of the share of words that remain prediction targets, by policy and n."""
+    """Return the figure of the share of words that remain prediction targets under indirect protection, by policy and
+    largest protected n; empty with a single n."""
     rows = retention_rows(corpus)
     lengths = sorted({row.n for row in rows if row.n is not None})
     if len(lengths) < 2:

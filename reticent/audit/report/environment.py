@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def template_environment(t: Texts, package: str = "reticent.audit.report") -> jinja2.Environment:
-    """Return the Jinja environment of a package's ``templates`` in a language, to which a page adds its filters."""
+    """Return the Jinja environment of a package's ``templates``, with the texts and number filters of the language of
+    ``t``; a page adds its own filters."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -45,7 +46,7 @@ def template_environment(t: Texts, package: str = "reticent.audit.report") -> ji
 
 
 def mark_attributes(*texts: str | Mark) -> Markup:
-    """Return the marks of texts (machine-readable statements on a model) as ``data-`` attributes of an HTML element;
+    """Return the marks (machine-readable statements on a model) of texts as ``data-`` attributes of an HTML element;
     several values of one field are joined by "|"."""
     marks = list(dict.fromkeys(
         mark for text in texts for mark in ((text,) if isinstance(text, Mark) else marks_of(text))
@@ -55,7 +56,8 @@ def mark_attributes(*texts: str | Mark) -> Markup:
 
 
 def _marked_html(sentences: Iterable[str]) -> Markup:
-    """Return sentences as HTML, each one with marks in a ``span`` that has them as attributes."""
+    """Return sentences as HTML: each that carries marks (machine-readable statements on a model) in a ``span`` with
+    these as attributes."""
     span = Markup("<span{}>{}</span>")
     parts = [span.format(mark_attributes(text), str(text)) if marks_of(text) else escape(text) for text in sentences]
     return Markup(" ").join(parts)

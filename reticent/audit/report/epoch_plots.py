@@ -44,9 +44,8 @@ MEASURES: tuple[tuple[str, float | None, Measure], ...] = (
 
 @styled
 def epoch_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
-    """Return panels of utility, Privacy (Figs. 7 and 9, unfolded) and the loss attack against epochs, as inline SVG;
-    the dotted line is the base model. Empty if no recipe has two checkpoints.
-    """
+    """Return panels of utility, Privacy (share of identifiers not predicted; Figs. 7 and 9, unfolded) and the loss
+    attack's AUC by epoch, as inline SVG; empty if no recipe has two checkpoints."""
     groups = groups_of(models)
     recipes = {group: by_recipe(models, group) for group in groups}
     if all(len(entries) < 2 for found in recipes.values() for entries in found.values()):
@@ -61,7 +60,7 @@ def epoch_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[st
 
 
 def _points_of(models: Sequence[ModelEvidence], measure: Measure) -> list[tuple[int, Estimate]]:
-    """Return (epoch, estimate) of each model for which the measure has a value."""
+    """Return (epoch, estimate) of each model that has a value of this measure (a function of a model)."""
     rows = [(m.epoch, measure(m)) for m in models]
     return [(epoch, found) for epoch, found in rows if has_value(found)]
 
@@ -88,7 +87,8 @@ def _draw_panel(
     limits: tuple[float, float] | None,
     t: Texts,
 ) -> str:
-    """Return one panel of a measure against epochs, a line for each recipe, as inline SVG."""
+    """Return one panel of a measure by epoch, a line for each recipe, as inline SVG; ``row`` is (name, value by chance
+    or None, measure)."""
     slug, chance, measure = row
     title = t(f"plots.epochs.{slug}.title")
     figure, axis = new_panel(group.short_title(t, title, in_two_lines=True), width=3.7)

@@ -43,8 +43,8 @@ MEASURES: tuple[tuple[str, Measure], ...] = (
 
 @styled
 def epsilon_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
-    """Return panels of utility and of the strongest attack against epsilon, last checkpoints, as inline SVG; empty if
-    no recipe has two epsilons."""
+    """Return panels of utility and of the strongest attack's AUC at the last checkpoints by epsilon, as inline SVG;
+    empty if no recipe was trained with two epsilons."""
     panels = []
     for group in groups_of(models):
         last = last_of(models, group)
@@ -54,7 +54,8 @@ def epsilon_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[
 
 
 def _private_arms(models: Sequence[ModelEvidence]) -> Arms:
-    """Return the private trainings by recipe, ascending by epsilon, of recipes with at least two epsilons."""
+    """Return recipe -> (epsilon, model) of its differentially private trainings, ascending, for recipes with at least
+    two epsilons."""
     found: Arms = {}
     for model in models:
         shown = parse_guarantee(model.guarantee or "")
@@ -68,7 +69,8 @@ def _private_arms(models: Sequence[ModelEvidence]) -> Arms:
 
 
 def _draw_panel(group: Group, last: Sequence[ModelEvidence], arms: Arms, slug: str, measure: Measure, t: Texts) -> str:
-    """Return one panel of a measure against epsilon, a line for each private recipe, as inline SVG."""
+    """Return one panel of a measure (a function of a model) against epsilon, a line for each private recipe in
+    ``arms``, as inline SVG."""
     title = t(f"plots.epochs.{slug}.title")
     figure, axis = new_panel(group.short_title(t, title, in_two_lines=True))
     said = []

@@ -109,8 +109,8 @@ STYLE: Any = {
 
 
 def family(recipe: str) -> str:
-    """Return the family of a recipe, a key of `LOOKS`, by its name; a classifier or a tagger has that of its starting
-    model."""
+    """Return the key in `LOOKS` of a recipe's plot style, by its name; a classifier or a tagger has that of its
+    starting model."""
     recipe = recipe.rpartition("/")[2]
     if recipe == "base":
         return "base"
@@ -149,7 +149,8 @@ def key(recipe: str) -> str:
 
 
 def styled(draw: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a drawing function to run with the report's matplotlib settings, which are restored afterwards."""
+    """Decorate a drawing function to run with the report's matplotlib settings; the former settings are restored after
+    each call."""
 
     @wraps(draw)
     def styled(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -265,7 +266,7 @@ def whiskers(values: np.ndarray, lows: np.ndarray, highs: np.ndarray) -> np.ndar
 
 
 def estimate_in_words(estimate: Estimate | None, t: Texts = ENGLISH) -> str:
-    """Return an estimate with its interval in words, for an alternative text."""
+    """Return an estimate with its interval in words, for an alternative text; says so if there is none."""
     if estimate is None or estimate.value is None:
         return t("common.not_measured")
     if estimate.low is None or estimate.high is None:
@@ -275,8 +276,7 @@ def estimate_in_words(estimate: Estimate | None, t: Texts = ENGLISH) -> str:
 
 
 def value_in_words(estimate: Estimate, t: Texts = ENGLISH) -> str:
-    """Return an estimate's value in words, for an alternative text; a bound says on which side of it the number
-    lies."""
+    """Return an estimate's value in words, for an alternative text: "above" or "below" it if only a bound is known."""
     shown = _two_digits(estimate.value or 0.0, t)
     if estimate.bound == "above":
         return t("common.above_value", value=shown)

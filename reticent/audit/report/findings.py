@@ -87,7 +87,7 @@ class Outcomes:
         return [row for row in self._rows.values() if row.objective in (CLASSIFIER, TAGGER)]
 
     def results(self, model: ModelEvidence) -> dict[str, RiskResult]:
-        """Return risk -> result of a model; empty if it was not judged."""
+        """Return risk -> result of a model; empty if no verdict was reached on it."""
         row = self.row(model)
         return {result.risk: result for result in row.results} if row else {}
 
@@ -107,13 +107,13 @@ class Outcomes:
         return result.outcome if result else NOT_SHOWN
 
     def found_marks(self, rows: Iterable[Named], risk: str) -> list[Mark]:
-        """Return for each model the machine-readable mark that says whether the attacks of a risk found anything; it is
-        put beside the sentence that says so."""
+        """Return for each model a machine-readable mark that says whether attacks found a leak of this risk, to go with
+        the sentence that says so."""
         return [found_mark(row, self.results(m)[risk]) for _, m in rows if (row := self.row(m))]
 
     def marks(self, rows: Iterable[Named], risk: str) -> list[Mark]:
-        """Return machine-readable marks, one for each model, of a sentence on a risk's outcome against its
-        threshold."""
+        """Return for each model a machine-readable mark with the outcome of this risk against its threshold, to go with
+        a sentence on it."""
         return [risk_mark(row, self.results(m)[risk]) for _, m in rows if (row := self.row(m))]
 
 
@@ -127,7 +127,8 @@ class Findings(NamedTuple):
 
 
 def plain_findings(audit: AuditEvidence, t: Texts = ENGLISH) -> Findings:
-    """Return the findings of a published audit, in sentences."""
+    """Return the findings of a published audit in plain sentences: short answer, findings by model, how sure they are,
+    next steps."""
     models = audit.models
     checkpoints = {group: by_recipe(models, group) for group in groups_of(models)}
     sides = {g: {r: entries[-1] for r, entries in recipes.items()} for g, recipes in checkpoints.items()}
@@ -155,7 +156,8 @@ def plain_findings(audit: AuditEvidence, t: Texts = ENGLISH) -> Findings:
 
 
 def _gate_sentence(verdict: Verdict | None, t: Texts) -> Iterable[str]:
-    """Yield a sentence with the number of gates that passed, failed or were undecided."""
+    """Yield a sentence with the numbers of gates (limits set by the job) that passed, failed or were undecided; nothing
+    without gates."""
     outcomes = [row.outcome for row in verdict.results] if verdict else []
     counts = {FAIL: "findings.gates_failed", NO_POWER: "findings.gates_undecided", PASS: "findings.gates_passed"}
     if outcomes:
@@ -164,13 +166,13 @@ def _gate_sentence(verdict: Verdict | None, t: Texts) -> Iterable[str]:
 
 
 def _canary_sentence(audit: AuditEvidence, t: Texts) -> Iterable[str]:
-    """Yield a sentence that the models were trained on canaries too, if they were."""
+    """Yield, if training included canaries, a sentence that the models were trained on these made-up secrets."""
     if audit.extraction and audit.extraction.has_canaries:
         yield t("findings.these_models_were_trained_on_made_up_secrets")
 
 
 def _short_answer(sides: dict[Group, dict[str, ModelEvidence]], outcomes: Outcomes, t: Texts) -> Iterable[str]:
-    """Yield the sentences of the short answer: models with broken training, learned identifiers, and revealed
+    """Yield the sentences of the short answer: models trained against their own rule, learned identifiers, revealed
     membership. ``sides`` has the last checkpoints by group of models and recipe."""
     trained = [(g.display_name(r, t), m) for g, last in sides.items() for r, m in last.items() if r != "base"]
     broken = [(r, m) for r, m in trained if broken_rule(m)]
@@ -222,7 +224,8 @@ def _short_answer(sides: dict[Group, dict[str, ModelEvidence]], outcomes: Outcom
 
 
 def _is_unjudgeable(model: ModelEvidence, outcomes: Outcomes) -> bool:
-    """Return whether membership cannot be judged because the two sides differ without the model."""
+    """Return whether nothing can be said on membership: every attack is invalid, as members and others differ without
+    the model, and none found anything."""
     return only_invalid(model) and not outcomes.is_found(model, "individual")
 
 
@@ -232,7 +235,8 @@ def _join_names(rows: Iterable[tuple[str, ModelEvidence]], t: Texts) -> str:
 
 
 def _corpus_sentence(corpus: CorpusEvidence, t: Texts) -> str:
-    """Return the sentence with the shares of identifying words, distinct and occurring."""
+    """Return the sentence with the shares of distinct words and of all occurrences that are identifying (used by fewer
+    than k individuals)."""
     return t(
         "findings.identifying_words",
         count=corpus.k - 1,
@@ -293,8 +297,8 @@ def _model_sentences(
 
 
 def _name_with_best_attack(recipe: str, model: ModelEvidence, outcomes: Outcomes, risk: str, t: Texts) -> str:
-    """Return the model's name with the number that reveals its members: the best attack on whole texts, else (or if it
-    is farther from chance) the number that the table of risks has."""
+    """Return the model's name with the figure that reveals its members: the AUC of the best attack on whole texts, or
+    the figure in the table of risks if that is farther from chance."""
     best, result = strongest_attack(model), outcomes.results(model)[risk]
     is_area = (result.found_at_most if result.found else result.number_at_most) is None
     decided = _distance(result.found_estimate if result.found else result.estimate, CHANCE if is_area else 0.0)
@@ -309,7 +313,8 @@ def _distance(estimate: Estimate | None, chance: float) -> float:
 
 
 def _name_with_number(recipe: str, result: RiskResult, t: Texts) -> str:
-    """Return the model's name with the number of this risk that was found most certainly, else the one that decided."""
+    """Return the model's name with the figure on this risk that shows a leak most surely or, without one, the figure
+    that decided the outcome."""
     found = (result.found, result.found_estimate, result.found_at_most)
     what, estimate, own = found if result.found else (result.what, result.estimate, result.number_at_most)
     if what is None:
@@ -322,8 +327,8 @@ def _name_with_number(recipe: str, result: RiskResult, t: Texts) -> str:
 
 
 def _other_emission_sentence(model: ModelEvidence, outcomes: Outcomes, t: Texts) -> Iterable[str]:
-    """Yield a sentence where a test of identifiers found leakage, though the comparison of members with held-out
-    individuals did not."""
+    """Yield, if members' identifiers are not predicted measurably more often than others', a sentence on another
+    measurable sign of learned identifiers; nothing without one."""
     result = outcomes.results(model).get("emission")
     if result and result.found and not leaks_more(model):
         yield t("findings.found_otherwise", number=found_number(result, t))
@@ -365,8 +370,8 @@ def _predicted_phrase(model: ModelEvidence, t: Texts) -> str:
 
 
 def _twin_comparison(model: ModelEvidence, plain: ModelEvidence | None, t: Texts) -> str:
-    """Return the phrase that compares a model's predicted identifiers with the unprotected twin's; empty without a
-    twin."""
+    """Return the phrase that compares the identifiers a model predicts with those of its unprotected twin, ``plain``;
+    empty without a twin or without intervals."""
     if plain is None:
         return ""
     own, other = model.privacy["both"].types, plain.privacy["both"].types
@@ -380,8 +385,8 @@ def _twin_comparison(model: ModelEvidence, plain: ModelEvidence | None, t: Texts
 
 
 def _excess_sentence(model: ModelEvidence, t: Texts) -> Iterable[str]:
-    """Yield the sentence on how much more often a model predicts members' identifiers than those of held-out
-    individuals."""
+    """Yield the sentence on how much more often a model predicts members' identifiers than held-out individuals';
+    nothing if it predicts none."""
     excess = excess_of(model)
     if excess is None or model.privacy["both"].num_leaked == 0:
         return
@@ -403,7 +408,8 @@ def _excess_sentence(model: ModelEvidence, t: Texts) -> Iterable[str]:
 
 
 def _utility_sentence(model: ModelEvidence, plain: ModelEvidence | None, t: Texts) -> Iterable[str]:
-    """Yield the sentence with the model's accuracy on held-out individuals, next to its twin's."""
+    """Yield the sentence with the model's accuracy on held-out individuals' text, next to that of its unprotected twin,
+    ``plain``."""
     own = utility_of(model)
     if own is None:
         return
@@ -439,7 +445,8 @@ def _list_sentence(audit: AuditEvidence, t: Texts) -> Iterable[str]:
 
 
 def _seed_sentences(models: Sequence[ModelEvidence], outcomes: Outcomes, t: Texts) -> Iterable[str]:
-    """Yield sentences on how trainings of one recipe with different seeds differ, with the largest range of Privacy."""
+    """Yield sentences on how much trainings of one recipe with different seeds differ in Privacy (share of identifiers
+    not predicted); nothing if each was trained once."""
     seeds = max_num_trainings(models)
     if seeds == 1:
         return
@@ -461,15 +468,16 @@ def _seed_sentences(models: Sequence[ModelEvidence], outcomes: Outcomes, t: Text
 
 
 def _positive_control_found(group: Group, last: dict[str, ModelEvidence], outcomes: Outcomes) -> bool:
-    """Return whether learned identifiers are found in a group's unprotected model, as they should be; ``last`` has the
-    group's last checkpoints by recipe."""
+    """Return whether learned identifiers are found in a group's unprotected model, as a working audit should; ``last``
+    has the group's last checkpoints by recipe."""
     return group.objective in last and outcomes.is_found(last[group.objective], "emission")
 
 
 def _control_sentences(
     group: Group, last: dict[str, ModelEvidence], outcomes: Outcomes, audit: AuditEvidence, t: Texts
 ) -> Iterable[str]:
-    """Yield sentences on the positive control (the unprotected twin) and the negative control (the base model)."""
+    """Yield sentences on the controls of a group of models: whether leaks are found in its unprotected model, as they
+    should be, and none in the base model."""
     kind, objective = group.kind(t), group.objective
     if objective not in last and not all(protects(m, audit) for m in last.values()):
         yield t(
@@ -498,8 +506,8 @@ def _control_sentences(
 
 
 def _negative_control_sentences(base: ModelEvidence, kind: str, t: Texts) -> Iterable[str]:
-    """Yield sentences on whether members and others can be distinguished without training: by words alone, or by the
-    base model."""
+    """Yield sentences on whether members and others can be told apart before any training on them: by words alone, or
+    by the base model."""
     attack = strongest_attack(base, even_invalid=True)
     if base.blind and has_value(base.blind.auc) and not holds_chance(base.blind.auc):
         yield t(
@@ -526,13 +534,14 @@ def _negative_control_sentences(base: ModelEvidence, kind: str, t: Texts) -> Ite
 
 
 def _last_ledgers(checkpoints: dict[Group, Checkpoints], t: Texts) -> Ledgers:
-    """Return (name, model, ledger of its prediction targets) of each last checkpoint that has a ledger."""
+    """Return (name, model, ledger, the counts of its prediction targets) of each last checkpoint that has a ledger."""
     last = [(g.display_name(r, t), entries[-1]) for g, recipes in checkpoints.items() for r, entries in recipes.items()]
     return [(name, model, model.ledger) for name, model in last if model.ledger]
 
 
 def _ledger_sentence(ledgers: Ledgers, t: Texts) -> Iterable[str]:
-    """Yield a sentence with the number of prediction targets that were checked to be unprotected."""
+    """Yield a sentence with the number of prediction targets of each protected model whose training checked that none
+    was protected."""
     kept = [row for row in ledgers if row[2].protected and not row[2].violations]
     if kept:
         counts = [
@@ -567,8 +576,8 @@ def _guarantee_sentences(checkpoints: dict[Group, Checkpoints], t: Texts) -> Ite
 
 
 def joint_epsilon_sentence(models: Sequence[ModelEvidence], t: Texts) -> Iterable[str]:
-    """Yield a sentence with the joint epsilon of several private trainings on the same documents, if their privacy unit
-    is the same."""
+    """Yield, if several private trainings share documents and privacy unit, a sentence with the epsilon of all of them
+    together."""
     costs = []
     for model in models:
         if (shown := parse_guarantee(model.guarantee or "")) is not None and math.isfinite(shown[0]):
@@ -609,7 +618,8 @@ def random_weights_sentences(models: Iterable[ModelEvidence], t: Texts) -> Itera
 
 
 def broken_training_sentences(ledgers: Ledgers, t: Texts) -> Iterable[str]:
-    """Yield a sentence for each model whose ledger counts protected tokens among its prediction targets."""
+    """Yield a warning for each model some of whose prediction targets were protected tokens, as its ledger (count of
+    targets) shows."""
     for name, model, ledger in ledgers:
         if ledger.violations:
             text = t(
@@ -623,7 +633,8 @@ def broken_training_sentences(ledgers: Ledgers, t: Texts) -> Iterable[str]:
 
 
 def protects(model: ModelEvidence, audit: AuditEvidence) -> bool:
-    """Return whether anything in a model's training protects anyone."""
+    """Return whether a model's training protects anyone: some tokens are no targets, the text is altered, or it is
+    differentially private; True also for an unknown recipe."""
     return not is_unprotected(recipe_of(model.recipe, audit), model)
 
 
@@ -634,8 +645,8 @@ def next_step_sentences(
     audit: AuditEvidence,
     t: Texts,
 ) -> Iterable[str]:
-    """Yield the recommended next steps as sentences: models not to share and why, what to change, and what to measure
-    again. ``sides`` has the last checkpoints by group of models and recipe."""
+    """Yield recommended next steps as sentences: models not to share and why, what to change, what to measure again.
+    ``sides`` has the last checkpoints by group of models and recipe, ``checkpoints`` all."""
     little = [group for group, last in sides.items() if learned_little(last)]
     trained = [
         (g.display_name(r, t), m, checkpoints[g][r])
@@ -737,19 +748,22 @@ def _not_to_share_sentence(name: str, row: ModelRisks, t: Texts) -> Marked:
 
 
 def _has_found_emission(model: ModelEvidence, outcomes: Outcomes, outcome: str) -> bool:
-    """Return whether learned identifiers were found in a model and the risk has this outcome."""
+    """Return whether learned identifiers were found in a model while its risk *emission* has this ``outcome`` against
+    its threshold."""
     return outcomes.is_found(model, "emission") and outcomes.outcome(model, "emission") == outcome
 
 
 def _has_no_finding(model: ModelEvidence, outcomes: Outcomes) -> bool:
-    """Return whether emission is within its threshold, no emission or membership was found, and no risk is beyond."""
+    """Return whether the risk *emission* (learned identifiers) is within its threshold, no attack found learned
+    identifiers or membership, and no risk is beyond its threshold."""
     beyond = any(result.outcome == BEYOND for result in outcomes.results(model).values())
     heard = any(outcomes.is_found(model, risk) for risk in ("emission", "individual"))
     return outcomes.outcome(model, "emission") == WITHIN and not beyond and not heard
 
 
 def _earlier_checkpoint(recipe: str, entries: Sequence[ModelEvidence], t: Texts) -> str:
-    """Return a sentence on the latest earlier checkpoint without measurable leaks or membership; empty without one."""
+    """Return a sentence on the latest earlier checkpoint in which neither learned identifiers nor membership can be
+    measured; empty without one."""
     for model in reversed(entries[:-1]):
         attack, own, last = strongest_attack(model), utility_of(model), utility_of(entries[-1])
         quiet = not is_distinguishable(model) and not leaks_more(model)
@@ -786,5 +800,5 @@ def better_audit_sentences(audit: AuditEvidence, t: Texts = ENGLISH) -> Iterable
 
 
 def _marks_of_models(rows: Iterable[Named], risk: str, number: str, outcome: str) -> list[Mark]:
-    """Return one machine-readable mark for each model."""
+    """Return for each model a machine-readable mark of a statement on it: risk, name of the figure, outcome."""
     return [Mark(model_name(m.recipe, m.model), risk, number, outcome) for _, m in rows]

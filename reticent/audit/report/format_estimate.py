@@ -10,8 +10,8 @@ from reticent.audit.texts import ENGLISH, NO_BREAK, Texts, digits_beside
 
 
 def value(estimate: Estimate | None, digits: int = 3, t: Texts = ENGLISH) -> str:
-    """Return the value of an estimate as text in the language of ``t``; a dash if there is none, or if it is 0 or 1 and
-    has no interval."""
+    """Return an estimate's value as text in the language of ``t``; a dash if there is none, if it is 0 or 1 without an
+    interval, or if value and interval are all 0."""
     if estimate is None or estimate.value is None:
         return "–"
     if estimate.value in (0, 1) and (estimate.low is None or estimate.high is None):
@@ -25,20 +25,21 @@ def value(estimate: Estimate | None, digits: int = 3, t: Texts = ENGLISH) -> str
 
 
 def ends(estimate: Estimate | None, digits: int = 3, t: Texts = ENGLISH) -> str:
-    """Return the interval of an estimate as text, for the small line under its value; empty without one, and where the
-    value is a dash."""
+    """Return an estimate's interval as text, for the small line under its value; empty without one, and where the value
+    is a dash."""
     if estimate is None or estimate.low is None or estimate.high is None or value(estimate) == "–":
         return ""
     return t.range(t.number(estimate.low, digits), t.number(estimate.high, digits))
 
 
 def beside(number: float, threshold: float, t: Texts = ENGLISH) -> str:
-    """Return a number as text with enough digits to show on which side of its threshold it lies."""
+    """Return a number as text with enough digits to show on which side of ``threshold`` it lies."""
     return t.number(number, digits_beside(threshold, number))
 
 
 def spread_of_trainings(estimate: Estimate | None, t: Texts = ENGLISH) -> str:
-    """Return the lowest and highest value of several trainings as text; empty for a single one."""
+    """Return the lowest and highest value over trainings with different seeds as text; empty if there is one training
+    only."""
     if estimate is None or estimate.seeds is None or value(estimate) == "–":
         return ""
     low, high = (t.number(end, 3) for end in (estimate.seeds.low, estimate.seeds.high))
@@ -47,8 +48,8 @@ def spread_of_trainings(estimate: Estimate | None, t: Texts = ENGLISH) -> str:
 
 
 def leaks(part: Privacy, cell: int, t: Texts = ENGLISH) -> tuple[str, str]:
-    """Return two texts for a table cell: the number of predicted identifiers, and a note below it. The note of a zero
-    has its upper bound."""
+    """Return two texts for a table cell: the number of predicted identifiers, and below it their total with, for a
+    zero, an upper bound of the leak rate."""
     total, leaked = part.num_identifiers, part.num_leaked
     if total is None or part.types.value is None:
         return "–", t("numbers.too_few_identifiers") if total != 0 else t("numbers.no_identifiers")
@@ -63,7 +64,7 @@ def leaks(part: Privacy, cell: int, t: Texts = ENGLISH) -> tuple[str, str]:
 
 
 def whole(number: float | None, t: Texts = ENGLISH) -> str:
-    """Return an estimated count as text, rounded up so that less than one is not zero; a dash for None."""
+    """Return an estimated count as text, rounded up so that less than one is not shown as zero; a dash for None."""
     return "–" if number is None else t.count(math.ceil(number - 1e-9))
 
 
@@ -83,7 +84,8 @@ def percent(share: float | None, t: Texts = ENGLISH) -> str:
 
 
 def at_most(part: Privacy, t: Texts = ENGLISH) -> str | None:
-    """Return the upper bound of the leak rate as percent text, rounded up; None without a bound."""
+    """Return the upper end of the leak rate's interval (1 - Privacy's lower end) as percent text, rounded up; None
+    without an interval."""
     low = part.types.low
     return None if low is None else t.percent(math.ceil(1000 * (1 - low) - 1e-9) / 1000)
 

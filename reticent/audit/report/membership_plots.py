@@ -52,8 +52,8 @@ Recipes = dict[str, list[tuple[int, "LowCost"]]]
 
 @styled
 def low_cost_panels(models: Sequence[ModelEvidence], f1_of_all: float | None = None, t: Texts = ENGLISH) -> list[str]:
-    """Return panels of low-cost membership: precision, recall and F1 (Fig. 12), F1 against epochs and against knowledge
-    (Fig. 13), as inline SVG.
+    """Return panels on the attack that calls individuals with a predicted identifier members, as inline SVG: precision,
+    recall and F1 (Fig. 12), F1 by epoch and by adversary's knowledge (Fig. 13).
 
     ``f1_of_all`` is the F1 of declaring everybody a member, the trivial baseline.
     """
@@ -80,7 +80,8 @@ def _narrow_panel(group: Group, title: str, note: str, t: Texts) -> tuple[Any, A
 
 
 def _low_cost_bars(recipes: Recipes, group: Group, note: str, f1_of_all: float | None, t: Texts) -> str:
-    """Return the panel of low-cost membership's precision, recall and F1 by recipe, as inline SVG."""
+    """Return the panel of precision, recall and F1, by recipe, of the attack that calls individuals with a predicted
+    identifier members, as inline SVG."""
     figure, axis, title = _narrow_panel(group, t("plots.last_checkpoint"), note, t)
     said = []
     if f1_of_all is not None:
@@ -108,7 +109,8 @@ def _low_cost_bars(recipes: Recipes, group: Group, note: str, f1_of_all: float |
 def _low_cost_epochs(
     recipes: Recipes, group: Group, note: str, f1_of_all: float | None, all_epochs: list[int], t: Texts
 ) -> str:
-    """Return the panel of low-cost membership's F1 against epochs, as inline SVG."""
+    """Return the panel of F1 by epoch of the attack that calls individuals with a predicted identifier members, as
+    inline SVG; ``f1_of_all`` is the F1 of calling everybody a member."""
     figure, axis, title = _narrow_panel(group, t("plots.f1_against_epochs"), note, t)
     trained = {r: [row for row in entries if row[0]] for r, entries in recipes.items()}
     trained = {r: entries for r, entries in trained.items() if entries}
@@ -132,8 +134,8 @@ def _low_cost_epochs(
 
 
 def _low_cost_shares(recipes: Recipes, group: Group, note: str, f1_of_all: float | None, t: Texts) -> str:
-    """Return the panel of low-cost membership's F1 against the share of documents that the adversary has, as inline
-    SVG."""
+    """Return the panel of F1, by the share of documents that the adversary knows, of the attack that calls individuals
+    with a predicted identifier members, as inline SVG."""
     figure, axis, title = _narrow_panel(group, t("plots.f1_against_knowledge"), note, t)
     said = []
     if f1_of_all is not None:
@@ -154,7 +156,8 @@ def _low_cost_shares(recipes: Recipes, group: Group, note: str, f1_of_all: float
 
 @styled
 def roc_panels(models: Sequence[ModelEvidence], attack: str, small_cell: int = 5, t: Texts = ENGLISH) -> list[str]:
-    """Return log-log ROC curves of one attack at the last checkpoints (Fig. 11), with pointwise exact binomial bands.
+    """Return panels of the ROC curves of one attack at the last checkpoints (Fig. 11), as inline SVG, on logarithmic
+    axes with pointwise exact binomial bands.
 
     False-positive rates that rest on fewer than 10 non-members are greyed out and not reported
     (definitions.md#intervals).
@@ -200,8 +203,8 @@ RECALLS = (0.1, 0.5, 0.9)
 
 @styled
 def precision_panels(models: Sequence[ModelEvidence], attack: str, t: Texts = ENGLISH) -> list[str]:
-    """Return precision-recall curves of one attack at the last checkpoints, for equal numbers of members and
-    non-members, from the published ROC curve: precision = TPR / (TPR + FPR)."""
+    """Return panels of precision against recall of one attack at the last checkpoints, as inline SVG, for equal numbers
+    of members and non-members: precision = TPR / (TPR + FPR)."""
     chosen = [m for m in models if attack in m.membership and m.membership[attack].roc.fpr]
     panels = []
     for group in groups_of(models, chosen):
@@ -254,7 +257,7 @@ def _draw_roc(axis: Any, measured: MeasuredAttack, look: Look, floor: float) -> 
 
 @styled
 def auc_panels(models: Sequence[ModelEvidence], attacks: Sequence[str], t: Texts = ENGLISH) -> list[str]:
-    """Return the AUCs of every attack and recipe at the last checkpoints, as inline SVG."""
+    """Return panels of the AUCs of all ``attacks`` on each recipe at the last checkpoints, as inline SVG."""
     chosen = [m for m in models if m.membership]
     groups = groups_of(models, chosen)
     ends = [e for group in groups for m in last_of(chosen, group) for a in m.membership.values()
@@ -286,7 +289,8 @@ def auc_panels(models: Sequence[ModelEvidence], attacks: Sequence[str], t: Texts
 
 @styled
 def kind_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
-    """Return the AUC of the strongest attack by kind of word at the last checkpoints, as inline SVG."""
+    """Return panels of the AUC of membership attacks by kind of word (rare, direct, …) at the last checkpoints, as
+    inline SVG: of LiRA, else of the reference or the loss attack."""
     chosen = [m for m in models if m.by_kind]
     panels = []
     for group in groups_of(models, chosen):

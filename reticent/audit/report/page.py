@@ -119,7 +119,8 @@ def write_report(folder: Path | str, audit: AuditEvidence, *, language: Language
 
 
 def published(audit: AuditEvidence) -> AuditEvidence:
-    """Return the publishable part of an audit, judged by the rules of this version: the content of ``report.json``."""
+    """Return the publishable part of an audit, the content of ``report.json``, with verdicts on the risks by this
+    version's rules if it has none yet."""
     shown = publish_audit(audit)
     if audit.risks is None:
         shown = replace(shown, risks=with_published_numbers(judge_risks(audit), audit, shown))
@@ -153,7 +154,7 @@ class Label(NamedTuple):
 
 
 def _label_rows(detected: Sequence[Detected]) -> list[Label]:
-    """Return each detector label with its counts by detector, the labels with most spans first."""
+    """Return each label that detectors give, with its number of spans by detector, the labels with most spans first."""
     found: dict[str, list[Detected]] = {}
     for row in detected:
         found.setdefault(row.label, []).append(row)
@@ -170,31 +171,36 @@ def _label_rows(detected: Sequence[Detected]) -> list[Label]:
 
 
 def _f1_of_all(corpus: CorpusEvidence) -> float | None:
-    """Return the F1 of declaring every individual a member; None if the numbers of individuals are withheld."""
+    """Return the F1 of the trivial attack that calls every individual a member; None if the numbers of individuals are
+    withheld."""
     members, heldout = corpus.num_individuals.members, corpus.num_individuals.heldout
     return None if not members or heldout is None else 2 * members / (2 * members + heldout)
 
 
 def _inversion_chance(models: Sequence[ModelEvidence]) -> float | None:
-    """Return the success rate of guessing at random among the candidates of an inversion; None without one."""
+    """Return the rate at which a random guess among the candidates of an inversion attack is right, from the first
+    result that has one; None without any."""
     return next((kind.chance.top1 for kind in _inversion_results(models) if kind.chance), None)
 
 
 def _inversion_results(models: Sequence[ModelEvidence]) -> list[InvertedKind]:
-    """Return the inversion results of all models as one list, an entry for direct and one for indirect identifiers."""
+    """Return the results of inversion attacks (guessing identifiers from their context) on all models as one list, with
+    an entry a model for direct and one for indirect identifiers."""
     found = [model.inversion for model in models if model.inversion]
     return [kind for one in found for kind in (one.direct, one.indirect) if kind]
 
 
 def _largest_unicity(corpus: CorpusEvidence) -> UnicityRow | None:
-    """Return the unicity of the largest number of shared words that all sampled individuals have; None without any."""
+    """Return the row on the share of individuals whom m common words single out, for the largest m that all sampled
+    individuals reach; None without any."""
     rows = [row for row in corpus.unicity or [] if row.share.value is not None]
     full = [row for row in rows if row.share.n == rows[0].share.n]
     return full[-1] if full else None
 
 
 def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
-    """Return the page as HTML; ``judged_audit`` holds the models of the verdict, before means over seeds."""
+    """Return the report page as HTML; ``audit`` has means over seeds, ``judged_audit`` each training, for the
+    verdicts."""
     from reticent.audit.membership.asking import EVERY_ATTACK  # with the scoring, which imports torch
 
     cell, models, corpus = audit.cell, audit.models, audit.corpus
@@ -254,7 +260,8 @@ def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
 
 
 def _kind_attacks(models: Sequence[ModelEvidence]) -> list[str]:
-    """Return the names of the attacks by kind of word that any model has, in the report's order."""
+    """Return which of the attacks loss, reference and LiRA (two variants) any model has by kind of word (rare, direct,
+    …), in the report's order."""
     found = {name for m in models for kind in (m.by_kind or {}).values() for name in kind.attacks}
     return [name for name in ("loss", "reference", "lira", "lira_textbook") if name in found]
 
@@ -266,16 +273,16 @@ def _head_attacks(heads: Sequence[ModelEvidence]) -> list[str]:
 
 
 def _common_forms(models: Sequence[ModelEvidence]) -> list[tuple[str, int]]:
-    """Return (part of the identifiers, number of its protected surface forms that are too common to identify anyone)
-    for parts that have some."""
+    """Return (name of a part of the identifiers, number of its spellings that are protected though too common, other
+    spellings included, to identify anyone) for parts with any."""
     first = models[0].privacy if models else {}
     found = ((PARTS[part], own.num_common) for part, own in first.items())
     return [(part, number) for part, number in found if number]
 
 
 def _false_identifiers(models: Sequence[ModelEvidence]) -> list[tuple[float, int | None, int | None]]:
-    """Return for each adversary with a part of the documents: (share of the documents, number of false identifiers in
-    their graph, number of all)."""
+    """Return (share, number of false identifiers, number of all) for each adversary with only that share of the
+    documents; a false one identifies nobody in the whole corpus."""
     rows = models[0].low_cost.by_graph_share if models and models[0].low_cost else []
     return [(row.share, row.num_false, row.num_identifiers) for row in rows if row.share < 1 and row.num_identifiers]
 
@@ -295,7 +302,8 @@ def _flatten(settings: object, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _attack_order(name: str) -> tuple[int, str]:
-    """Return the sort key of an attack's name: default attacks first, then alphabetically."""
+    """Return the sort key of an attack's name: attacks made by default first, in their order, then the others
+    alphabetically."""
     return (DEFAULT_ATTACKS.index(name) if name in DEFAULT_ATTACKS else len(DEFAULT_ATTACKS), name)
 
 
@@ -306,7 +314,8 @@ ARMS = ("protected", "missed", "context", "ngram")
 
 
 def extraction_html(extraction: Extraction | None, verdict: Verdict | None, cell: int, t: Texts = ENGLISH) -> str:
-    """Return the sections on gates, canaries and extraction as HTML; empty if the job has none of them."""
+    """Return the sections on gates (limits set by the job), canaries and extracted passages as HTML; empty if there are
+    no such results."""
     if extraction is None and verdict is None:
         return ""
     models = extraction.models if extraction else []
@@ -347,12 +356,12 @@ def _environment(t: Texts) -> Any:
 
 
 def factor(estimate: Estimate | None) -> str:
-    """Return the value of an estimated ratio of likelihoods as text; see `times`."""
+    """Return the value of an estimated likelihood ratio as text of two digits, a dash if there is none; see `times`."""
     return times(None if estimate is None else estimate.value)
 
 
 def times(number: float | None) -> str:
-    """Return a ratio of likelihoods as text: two digits, powers of ten if it is large; a dash for None.
+    """Return a likelihood ratio as text of two significant digits, as a power of ten from 10,000 on; a dash for None.
 
     >>> times(0.5), times(99.7), times(1234.0), times(99999.0)
     ('0.5', '100', '1,200', '1.0e+05')

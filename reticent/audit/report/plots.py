@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 
 def _tradeoff_points(entries: Sequence[ModelEvidence]) -> tuple[Any, ...]:
-    """Return (models, utilities, Privacies) of the entries that have both; the latter two as (values, lows, highs),
-    float64."""
+    """Return (models, utilities, Privacies) of the entries that have both a utility and a Privacy (share of identifiers
+    not predicted); the latter two as (values, lows, highs), float64."""
     points = [(m, ordinary_utility(m.utility.heldout, m.objective), m.privacy["both"].types) for m in entries]
     usable = [(m, utility, privacy) for m, utility, privacy in points if has_value(utility) and has_value(privacy)]
     return (
@@ -58,7 +58,7 @@ def _tradeoff_points(entries: Sequence[ModelEvidence]) -> tuple[Any, ...]:
 
 
 def _tradeoff_limits(models: Sequence[ModelEvidence]) -> dict[str, tuple[float, float]]:
-    """Return the axis limits that all panels share."""
+    """Return "xlim" and "ylim" of the utility-Privacy panels, the same for all groups of models."""
     points = [_tradeoff_points(entries) for g in groups_of(models) for entries in by_recipe(models, g).values()]
     right = max((float(high.max()) for _, (_, _, high), _ in points if len(high)), default=1.0)
     bottom = min((float(low.min()) for *_, (_, low, _) in points if len(low)), default=0.0)
@@ -67,7 +67,8 @@ def _tradeoff_limits(models: Sequence[ModelEvidence]) -> dict[str, tuple[float, 
 
 
 def _draw_tradeoff(axis: Any, models: Sequence[ModelEvidence], group: Group, t: Texts) -> list[str]:
-    """Draw utility against Privacy of a group's recipes, and return the parts of the panel's alternative text."""
+    """Draw utility against Privacy (share of identifiers not predicted) of a group's recipes; return a text on each for
+    the panel's alternative text."""
     said = []
     for recipe, entries in by_recipe(models, group).items():
         usable, (x, x_low, x_high), (y, y_low, y_high) = _tradeoff_points(entries)
@@ -104,7 +105,8 @@ def _draw_tradeoff(axis: Any, models: Sequence[ModelEvidence], group: Group, t: 
 
 
 def _tradeoff_note(models: Sequence[ModelEvidence], group: Group, t: Texts) -> str:
-    """Return a warning if no model of the group predicts many words right; else empty."""
+    """Return the note that no model of the group predicts a share `LITTLE` of ordinary words right; empty if one
+    does."""
     values = [ordinary_utility(m.utility.heldout, m.objective) for m in last_of(models, group)]
     known = [v.value for v in values if v is not None and v.value is not None]
     if not known or max(known) >= LITTLE:
@@ -114,7 +116,8 @@ def _tradeoff_note(models: Sequence[ModelEvidence], group: Group, t: Texts) -> s
 
 @styled
 def tradeoff_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
-    """Return panels of utility against Privacy, a line a recipe, a point a checkpoint (Figs. 7 and 9)."""
+    """Return panels of utility against Privacy (share of identifiers not predicted), a line for each recipe, a point
+    for each checkpoint (Figs. 7 and 9), as inline SVG."""
     panels, limits = [], _tradeoff_limits(models)
     for group in groups_of(models):
         figure, axis = new_panel(group.panel_title(t), _tradeoff_note(models, group, t), height=3.5)
@@ -129,7 +132,8 @@ def tradeoff_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list
 
 @styled
 def excess_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
-    """Return panels of excess leakage, members minus held-out individuals, by recipe with intervals."""
+    """Return panels of members' leak rate minus that of held-out individuals, by recipe with intervals, as inline
+    SVG."""
     chosen = [m for m in models if _excess_of_all(m)]
     panels = []
     last = {group: last_of(chosen, group) for group in groups_of(models, chosen)}
@@ -166,8 +170,8 @@ def _excess_of_all(model: ModelEvidence) -> Estimate | None:
 
 @styled
 def ngram_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
-    """Return panels of the numbers of predicted identifying n-grams, by n (Fig. 15); empty if only single words
-    identify."""
+    """Return panels of the number of predicted identifying n-grams at the last checkpoints, by n (Fig. 15), as inline
+    SVG; empty if only single words identify."""
     chosen = [m for m in models if len(m.privacy_by_n or {}) > 1]
     panels = []
     known = [e for m in chosen for e in _privacy_by_length(m).values() if e.low is not None]
@@ -208,6 +212,7 @@ def ngram_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[st
 
 
 def _privacy_by_length(model: ModelEvidence) -> dict[int, NgramPrivacy]:
-    """Return n -> Privacy of the model's n-grams of n words, ascending, for each n that was measured."""
+    """Return n -> Privacy (share not predicted) of the model's identifying n-grams of n words, ascending, for each n
+    with a value."""
     rows = sorted((model.privacy_by_n or {}).items(), key=lambda row: int(row[0]))
     return {int(n): found for n, found in rows if has_value(found) and found.num_identifiers}

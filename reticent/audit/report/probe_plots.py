@@ -55,8 +55,8 @@ MAX_DENSITIES = 12
 
 
 def probe_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> dict[str, list[str]]:
-    """Return the panels of the probe page by figure: ``factor``, ``density`` (Figs. 3, 6), ``gamma`` (Fig. 3c),
-    ``sweeps`` (Fig. 4), ``soft`` and ``soft_sweeps`` (Fig. 5)."""
+    """Return figure name -> its panels as inline SVG, for all figures of the probe page: ``factor``, ``density``,
+    ``gamma``, ``sweeps``, ``soft`` and ``soft_sweeps``."""
     return {
         "factor": factor_panels(probe, t),
         "density": density_panels(probe, t),
@@ -68,7 +68,8 @@ def probe_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> dict[str, list[str
 
 
 def look_of_model(name: str, number: int) -> Look:
-    """Return the look of a model: that of its recipe, or the ``number``-th look for an unknown name."""
+    """Return the plot style of a probed model: that of its recipe or, if its name is of no known recipe, the
+    ``number``-th style."""
     known = LOOKS[family(name.partition(" of ")[0])]
     return known if known is not LOOKS["other"] else list(LOOKS.values())[number % len(LOOKS)]
 
@@ -109,26 +110,26 @@ def _distinct_looks(probe: ProbeEvidence) -> list[tuple[ProbedModel, Look]]:
 
 
 def _probed_pairs(probe: ProbeEvidence) -> Iterator[tuple[str, str]]:
-    """Yield each distinct (target, association level) that any model was probed with."""
+    """Yield each distinct (type of item asked for, association level of the prompt) that any model was probed with."""
     pairs = [(r.target, r.level) for m in probe.models for r in m.results if r.likelihood]
     yield from dict.fromkeys(pairs)
 
 
 def _result(model: ProbedModel, target: str, level: str) -> ProbeResult | None:
-    """Return a model's probe result with likelihoods for this target and level; None without one."""
+    """Return a model's probe result with likelihoods for this type of item and association level; None without one."""
     found = (r for r in model.results if (r.target, r.level) == (target, level) and r.likelihood)
     return next(found, None)
 
 
 def _target_name(target: str) -> str:
-    """Return the target's name for a label."""
+    """Return a type of item (such as "phone_number") as a label, with spaces for underscores."""
     return printable(target.replace("_", " "))
 
 
 @styled
 def factor_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
-    """Return panels of how many times likelier a model finds the true item than another subject's: a panel for each
-    association level, a row for each target."""
+    """Return panels of how many times likelier a model finds a subject's true item (such as a phone number) than
+    another subject's: a panel for each association level, a row for each type of item."""
     panels = []
     for level in dict.fromkeys(level for _, level in _probed_pairs(probe)):
         targets = [target for target, at in _probed_pairs(probe) if at == level]
@@ -170,8 +171,8 @@ def _times_phrase(name: str, target: str, factor: float, t: Texts) -> str:
 
 @styled
 def density_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
-    """Return densities of the likelihood (Fig. 3) and of the normalised likelihood (Fig. 6), true items against
-    nulls."""
+    """Return panels of the density of the likelihood (Fig. 3) and of the normalised likelihood (Fig. 6), subjects' true
+    items against those of other subjects."""
     asked = [
         (number, model.name, result)
         for target, level in _probed_pairs(probe)
@@ -219,8 +220,8 @@ def _density_panel(
 
 @styled
 def gamma_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
-    """Return panels of the share of subjects exposed within k queries (Eq. 3): a panel for each target and level, a
-    line for each model."""
+    """Return panels of the share of subjects whose true item a model gives within k queries (Eq. 3), by k: a panel for
+    each type of item and association level, a line for each model."""
     panels = []
     for target, level in _probed_pairs(probe):
         figure, axis = new_panel(f"{_target_name(target)}, {level}", width=WIDTH, height=2.6)
@@ -253,8 +254,8 @@ def gamma_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
 
 @styled
 def sweep_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
-    """Return panels of exact match against the number of templates, association level, beams and model size (Fig. 4),
-    where these vary."""
+    """Return panels of the exact-match rate by number of templates, association level, beams and model size (Fig. 4),
+    each where it varies."""
     # Of the model with the most exact matches: in a model without any, no setting has an effect.
     panels, first = [], max(probe.models, key=_mean_exact_match)
     results = [r for r in first.results if r.likelihood]
@@ -312,8 +313,8 @@ def _line_panel(
     names: list[str] | None = None, log: bool = False, ylabel: str | None = None,
     own_looks: Mapping[str, Look] | None = None,
 ) -> list[str]:  # fmt: skip
-    """Return the panel of estimates against a setting as inline SVG; empty if no line has two points. ``names`` labels
-    the x positions, ``own_looks`` has the style of each line if all differ."""
+    """Return, in a list, the panel of ``lines`` (name -> points (setting, estimate)) as inline SVG; empty if no line
+    has two points. ``names`` labels the x positions, ``own_looks`` styles the lines."""
     known = {name: [(at, own) for at, own in rows if has_value(own)] for name, rows in lines.items()}
     drawn = {name: rows for name, rows in known.items() if len(rows) > 1}
     if not drawn:
@@ -343,7 +344,8 @@ def _line_panel(
 
 @styled
 def soft_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
-    """Return the panel of how many times likelier a soft prompt makes the item, a row a model and target."""
+    """Return, in a list, the panel of how many times likelier a soft prompt makes the true item, a row for each model
+    and type of item; empty without one."""
     rows = [(model, look, soft) for model, look in _distinct_looks(probe) for soft in model.soft_prompts or ()
             if has_value(soft.factor)]  # fmt: skip
     if not rows:
@@ -365,8 +367,8 @@ def soft_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
 
 @styled
 def soft_sweep_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
-    """Return panels of how many times likelier a soft prompt makes the item, against training subjects, soft tokens and
-    initialisation (Fig. 5)."""
+    """Return panels of how many times likelier a soft prompt makes the true item, by number of training subjects, of
+    soft tokens, and initialisation (Fig. 5)."""
     panels = []
     for sweep, value in SWEEPS:
         lines: dict[str, list[Point]] = {}

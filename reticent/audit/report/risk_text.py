@@ -113,12 +113,11 @@ class ShownModel:
 
     @property
     def verdict_mark(self) -> Mark:
-        """The overall verdict on the model as a machine-readable `Mark` (model, risk, number and outcome of a
-        sentence)."""
+        """Machine-readable `Mark` that states the overall verdict on the model."""
         return Mark(self.name, "all", "verdict", self.risks.outcome if self.risks else NOT_SHOWN)
 
     def mark(self, number: str, outcome: str) -> Mark:
-        """Return the machine-readable `Mark` of a sentence on the model's training, with the name of its number and its
+        """Return a machine-readable `Mark` of a statement on this model's training: the name of the figure and its
         outcome."""
         return Mark(self.name, "training", number, outcome)
 
@@ -129,8 +128,8 @@ class ShownModel:
 
 
 def shown_models(audit: AuditEvidence, words: Texts) -> list[ShownModel]:
-    """Return the trained models of a published audit at their last checkpoints, with verdict and explanation, in the
-    audit's order."""
+    """Return the trained models of a published audit at their last checkpoints, in the audit's order, each with its
+    verdict, letter and an explanation of its recipe."""
     trained = [model for model in last_checkpoints(audit.every_model, audit.cell) if model.recipe != "base"]
     rows = {(row.model, row.objective, row.recipe): row for row in (audit.risks.rows if audit.risks else ())}
     found = []
@@ -182,7 +181,8 @@ def explained(recipe: Recipe, k: int, words: Texts, *, n: int = 1) -> str:
 
 
 def _explanation(recipe: Recipe | None, model: ModelEvidence, audit: AuditEvidence, words: Texts) -> str:
-    """Return the sentence that explains a model by its recipe, or by its origin if the recipe is unknown."""
+    """Return the sentence that explains how a model was trained: by its recipe, its starting model, or its origin if
+    the recipe is unknown."""
     if model.start is not None:
         made = "verdict.on_top_of_start_protected" if model.protects else "verdict.on_top_of_start"
         return words(made, objective=words(OBJECTIVES[model.objective]), start=model.start)
@@ -274,23 +274,26 @@ class Cell(NamedTuple):
 
 
 def risk_mark(row: ModelRisks, result: RiskResult) -> Mark:
-    """Return the machine-readable `Mark` (model, risk, number and outcome) of a sentence on one risk of a model."""
+    """Return a machine-readable `Mark` that states the outcome of one risk of a model and the figure that decided
+    it."""
     return Mark(model_name(row.recipe, row.model), result.risk, result.what or NOT_MEASURED, result.outcome)
 
 
 def is_found(result: RiskResult) -> bool:
-    """Return whether an attack measurably found something for this risk, above or below the threshold."""
+    """Return whether a leak of this risk was measured, whether or not it is beyond the threshold."""
     return result.found is not None or result.outcome == BEYOND
 
 
 def found_mark(row: ModelRisks, result: RiskResult) -> Mark:
-    """Return the machine-readable `Mark` of a sentence on whether a leak of this risk was measured on a model."""
+    """Return a machine-readable `Mark` that states whether a leak of this risk was measured on a model, and by which
+    figure."""
     number = result.found or result.what or NOT_MEASURED
     return Mark(model_name(row.recipe, row.model), result.risk, number, FOUND if is_found(result) else NOT_FOUND)
 
 
 def outcome_in_words(result: RiskResult, words: Texts) -> tuple[str, str]:
-    """Return (sign, words) of an outcome; a finding below the threshold is never described as nothing."""
+    """Return (sign, words) for the outcome of a risk; a leak that was measured but is below the threshold is said to be
+    found."""
     sign, outcome = OUTCOMES[result.outcome]
     if result.reason == NOTHING_FOUND and not is_found(result):
         outcome = "verdict.nothing_found"
@@ -300,16 +303,16 @@ def outcome_in_words(result: RiskResult, words: Texts) -> tuple[str, str]:
 
 
 def found_in_words(row: ModelRisks, result: RiskResult, words: Texts) -> str:
-    """Return a sentence on the surest finding for a risk, in words; empty if there is none, or if it already decides
-    the outcome."""
+    """Return a sentence on the figure that shows a leak of this risk most surely; empty if there is none, or if it
+    already decides the outcome."""
     if result.found is None or result.found == result.what or result.outcome == BEYOND:
         return ""
     return Marked(words("verdict.found", number=found_number(result, words)), found_mark(row, result))
 
 
 def found_number(result: RiskResult, words: Texts) -> str:
-    """Return the name of the number that was found most surely, which must exist, with its value, or why it has
-    none."""
+    """Return the figure that shows a leak of this risk most surely, in words with its value, or with the reason why
+    that is not published; there must be one."""
     assert result.found is not None
     number, estimate = number_in_words(result.found, words), result.found_estimate
     if estimate is None or estimate.value is None:
@@ -320,8 +323,8 @@ def found_number(result: RiskResult, words: Texts) -> str:
 
 
 def deciding_marks(row: ModelRisks) -> list[Mark]:
-    """Return the machine-readable marks of the risks with the outcome of the overall verdict on a model, or the mark of
-    that verdict if there are none."""
+    """Return machine-readable marks of the risks that decide the overall verdict on a model (those with its outcome)
+    or, without any, of the verdict."""
     found = [risk_mark(row, r) for r in row.results if r.relevant and r.outcome == row.outcome]
     return found or [Mark(model_name(row.recipe, row.model), "all", "verdict", row.outcome)]
 
@@ -339,7 +342,8 @@ class ShownVerdict(NamedTuple):
 
 
 def verdicts_on(models: Sequence[ShownModel], words: Texts) -> list[ShownVerdict]:
-    """Return the verdict on each model with all its texts, as the page and the terminal print it."""
+    """Return the verdict on each model with all its texts (outcome, table cells, reasons, what would change it), for
+    the page and the terminal."""
     found = []
     for model in models:
         sign, outcome = OUTCOMES[model.risks.outcome if model.risks else NOT_SHOWN]
@@ -349,7 +353,8 @@ def verdicts_on(models: Sequence[ShownModel], words: Texts) -> list[ShownVerdict
 
 
 def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
-    """Yield the table cells of a model's risks: title, sign, outcome and number."""
+    """Yield a table cell for each risk of a model: title, sign, outcome, deciding figure with interval and threshold,
+    reason."""
     if model.risks is None:
         return
     for result in model.risks.results:
@@ -376,14 +381,15 @@ def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
 
 
 def epochs_in_words(row: ModelRisks | ModelEvidence, words: Texts) -> str:
-    """Return how long a model was trained, in epochs; for a head, on which checkpoint it stands."""
+    """Return how long a model was trained, in epochs; for a classifier or tagger, at which epoch of its starting
+    model."""
     if row.objective not in (CLASSIFIER, TAGGER):
         return words("risks.n_epochs", count=row.epoch)
     return words("risks.head_on_epoch", n=row.epoch) if row.epoch else words("risks.head_on_base")
 
 
 def reason_of(model: ShownModel, words: Texts) -> tuple[str, str]:
-    """Return two texts: the main reason for the verdict on a model, and further reasons with notes."""
+    """Return two texts on the verdict on a model: its main reason, and further reasons with the audit's notes."""
     said, more = _verdict_reason(model, words)
     notes = [words.evidence(note) for note in (model.risks and model.risks.notes) or ()]
     if not notes:
@@ -393,7 +399,8 @@ def reason_of(model: ShownModel, words: Texts) -> tuple[str, str]:
 
 
 def _verdict_reason(model: ShownModel, words: Texts) -> tuple[str, str]:
-    """Return (the main reason for the verdict, the reasons of further risks), as marked sentences."""
+    """Return two marked texts on the verdict on a model: its main reason, and why further risks are undecided or not
+    counted."""
     row = model.risks
     if row is None:
         return "", ""
@@ -422,7 +429,8 @@ def _verdict_reason(model: ShownModel, words: Texts) -> tuple[str, str]:
 
 
 def change_of(model: ShownModel, words: Texts) -> str:
-    """Return a sentence on what would change the verdict on a model, or on how long it holds."""
+    """Return a sentence on what would change the verdict on a model or, if it is good, how long it holds; empty without
+    a verdict."""
     row = model.risks
     if row is None:
         return ""
@@ -444,17 +452,17 @@ def change_of(model: ShownModel, words: Texts) -> str:
 
 
 def _result_marks(model: ShownModel, results: Sequence[RiskResult]) -> list[Mark]:
-    """Return the machine-readable marks of some risks of a model, or of its overall verdict without any."""
+    """Return machine-readable marks of these results of a model's risks; without any, of its overall verdict."""
     return [risk_mark(model.risks, result) for result in results if model.risks] or [model.verdict_mark]
 
 
 def _broken_mark(model: ShownModel) -> Mark:
-    """Return the mark of a model that was trained on protected targets."""
+    """Return a machine-readable mark that states that the model's prediction targets included protected tokens."""
     return model.mark("protected targets", "broken")
 
 
 def _needed_changes(deciding: list[RiskResult], words: Texts) -> list[str]:
-    """Return sentences on what would turn these undecided risks into decided ones."""
+    """Return sentences on what would let these undecided risks be decided, from the reasons of their outcomes."""
     reasons = {result.reason for result in deciding}
     found = []
     if WITHOUT_TWIN in reasons:
@@ -482,13 +490,13 @@ def _needed_changes(deciding: list[RiskResult], words: Texts) -> list[str]:
 
 
 def _deciding_results(model: ShownModel) -> list[RiskResult]:
-    """Return the relevant risks that have the outcome of the overall verdict."""
+    """Return the results of a model's relevant risks whose outcome is that of the overall verdict."""
     row = model.risks
     return [r for r in row.results if r.relevant and r.outcome == row.outcome] if row else []
 
 
 def _plain_reason(result: RiskResult, words: Texts) -> str:
-    """Return a result's reason in the language's plain words, without technical detail."""
+    """Return the reason of a risk's outcome in plain words of the language of ``words``."""
     if result.reason.startswith("not measured"):
         return words("common.not_measured")
     if result.reason.startswith(SIDES_DIFFER):
@@ -500,7 +508,8 @@ def _plain_reason(result: RiskResult, words: Texts) -> str:
 
 
 def number_in_words(what: str, words: Texts) -> str:
-    """Return plain words for a number of the judgement, from its technical description."""
+    """Return plain words, in the language of ``words``, for a figure's technical description ``what``, without the name
+    of the attack."""
     what = re.sub(", attack .*", "", what)  # the name of the attack at its end
     for over in (ONE_SIDE, WITHOUT_COPIES, OVER_BASE, TOLD, ABOVE):
         if what.endswith(f", {over}"):

@@ -48,7 +48,8 @@ class Group:
         return t("common.recipe_of_model", recipe=recipe, model=self.model) if self.number else recipe
 
     def kind(self, t: Texts) -> str:
-        """Return the words that stand before "model" in a sentence, such as the objective's."""
+        """Return the words that stand before "model" in a sentence: the objective's, and the section's name if the
+        objective has several."""
         word = t(f"objectives.{self.objective}.kind")
         return f"{word} {self.model}" if self.number else word
 
@@ -72,8 +73,8 @@ class Group:
         return self._named(t, t(f"objectives.{self.objective}.title"), self.short_name)
 
     def short_title(self, t: Texts, what: str, *, in_two_lines: bool = False) -> str:
-        """Return the title of a narrow panel, or of its alternative text. ``in_two_lines``: the section's name is in
-        the first line, the rest in the second."""
+        """Return the title ``what`` of a narrow panel, with the group's objective and, if it has several sections, the
+        section's name; ``in_two_lines`` puts ``what`` in a second line."""
         where = t(f"objectives.{self.objective}.short")
         if not self.number:
             return t("common.name_what", name=where, what=what)
@@ -92,15 +93,15 @@ class Group:
 
 
 def shared_objectives(models: Iterable[ModelEvidence]) -> set[str]:
-    """Return the objectives of more than one ``[[model]]`` section, where the section's name must be shown with the
-    recipe."""
+    """Return the objectives (such as "mlm") that more than one ``[[model]]`` section has, so that a recipe's name alone
+    does not tell models apart."""
     sections = {(model.objective, model.model) for model in models}
     return {objective for objective, count in Counter(objective for objective, _ in sections).items() if count > 1}
 
 
 def groups_of(models: Sequence[ModelEvidence], among: Sequence[ModelEvidence] | None = None) -> list[Group]:
-    """Return the models' groups, one for each model section, in the order of objectives and then of the audit; with
-    ``among`` only the groups of these models."""
+    """Return the groups of models, one for each model section, by objective and then in the audit's order; with
+    ``among`` only groups with one of those models."""
     groups, shared = [], shared_objectives(models)
     for objective in OBJECTIVES:
         sections = dict.fromkeys(m.model for m in models if m.objective == objective)
@@ -125,7 +126,7 @@ def last_of(models: Sequence[ModelEvidence], group: Group) -> list[ModelEvidence
 
 
 def about_recipe(recipe: str, t: Texts) -> str:
-    """Return a few words on what a recipe does; empty for a recipe that the job defines."""
+    """Return a few words on what a recipe does, by its name; empty for a recipe that the job defines."""
     slug = look_of(recipe).slug
     return "" if slug == "other" else t(f"recipes.{slug}")
 
@@ -137,8 +138,8 @@ PARTS: Mapping[Part, str] = MappingProxyType({part: f"identifiers.{part}" for pa
 
 
 def ordinary_utility(side: SideUtility | None, objective: str) -> Estimate | None:
-    """Return the headline utility: the accuracy on ordinary words of a masked model, or on ordinary tokens of a causal
-    one."""
+    """Return the headline utility: a masked model's accuracy on ordinary (not identifying) words, or a causal model's
+    on such tokens."""
     if side is None:
         return None
     return side.ordinary_word_accuracy if objective == "mlm" else side.ordinary_token_accuracy
@@ -150,8 +151,8 @@ def all_utility(side: SideUtility, objective: str) -> Estimate | None:
 
 
 def excess_of(model: ModelEvidence) -> tuple[Part, bool, Estimate] | None:
-    """Return (part of the identifiers, whether over the base model, excess) of the leak that is most certain. Without a
-    certain one return the first excess measured, or None."""
+    """Return the surest leak of identifiers, (part of the identifiers, whether it is over the base model, members'
+    excess rate), or the first one measured if none is sure; None if none was measured."""
     found = [
         (part, over_base, sides.excess)
         for over_base, parts in ((False, model.excess), (True, model.over_base))
@@ -164,13 +165,15 @@ def excess_of(model: ModelEvidence) -> tuple[Part, bool, Estimate] | None:
 
 
 def leaks_more(model: ModelEvidence) -> bool:
-    """Return whether members' identifiers are measurably predicted more often than those of held-out individuals."""
+    """Return whether members' identifiers are measurably predicted more often than held-out individuals' or, for those
+    over the base model, than before training."""
     excess = excess_of(model)
     return excess is not None and (excess[2].low or 0) > 0
 
 
 def strongest_attack(model: ModelEvidence, *, even_invalid: bool = False) -> tuple[str, Estimate] | None:
-    """Return (name, AUC) of the attack whose interval lies farthest from chance; None without one."""
+    """Return (name, AUC) of the membership attack whose interval lies farthest from 0.5, invalid attacks left out
+    unless ``even_invalid``; None without one."""
     attacks = {n: a for n, a in model.membership.items() if even_invalid or a.verdict != INVALID}
     best = model.best_attack
     if best and best.attack in attacks and best.auc.value is not None:  # its interval holds for the best of several
@@ -211,14 +214,14 @@ def loss_auc(model: ModelEvidence) -> Estimate | None:
 
 
 def is_distinguishable(model: ModelEvidence) -> bool:
-    """Return whether the strongest membership attack separates members from others beyond chance."""
+    """Return whether the strongest membership attack tells members from others: its AUC interval excludes 0.5."""
     attack = strongest_attack(model)
     return attack is not None and not holds_chance(attack[1])
 
 
 def is_anything_found(model: ModelEvidence, audit: AuditEvidence) -> bool:
-    """Return whether any attack, canary or probe on the model found something measurable. Membership by the whole text
-    does not count (see `is_distinguishable`)."""
+    """Return whether any attack, canary or probe found a measurable leak in the model, membership by the whole text
+    aside (see `is_distinguishable`)."""
     extracted = list(_extracted(model, audit))
     subjects = [Subject(model, entry) for entry in extracted] or [Subject(model, None)]
     numbers = (n for risk in RISKS.values() if risk.name != "individual" for s in subjects for n in risk.numbers(s))
@@ -259,13 +262,13 @@ def lies_over(estimate: Estimate | None, other: Estimate | None) -> bool:
 
 
 def only_invalid(model: ModelEvidence) -> bool:
-    """Return whether no membership attack on the model is valid, because members and others differ without it."""
+    """Return whether every membership attack on the model is invalid, because members and others differ without it."""
     attacks = model.membership.values()
     return bool(attacks) and all(attack.verdict == INVALID for attack in attacks)
 
 
 def without_power(model: ModelEvidence) -> bool:
-    """Return whether no membership attack on the model could be shown to work, so that the failure of all proves
+    """Return whether no valid membership attack could be shown to work in a control, so that the failure of all proves
     nothing."""
     verdicts = {attack.verdict for attack in model.membership.values()} - {INVALID}
     return verdicts == {NO_POWER}
@@ -278,18 +281,19 @@ def utility_of(model: ModelEvidence) -> float | None:
 
 
 def learned_little(last: dict[str, ModelEvidence]) -> bool:
-    """Return whether none of these models reaches a utility of `LITTLE`."""
+    """Return whether none of these models predicts a share `LITTLE` of ordinary words of held-out individuals right."""
     values = [u for m in last.values() if (u := utility_of(m)) is not None]
     return bool(values) and max(values) < LITTLE
 
 
 def broken_rule(model: ModelEvidence) -> bool:
-    """Return whether the model was trained on targets that its recipe protects."""
+    """Return whether the model was trained on targets that its recipe protects, by the count of its training."""
     return model.ledger is not None and model.ledger.violations > 0
 
 
 def retention_rows(corpus: CorpusEvidence) -> list[RetentionRow]:
-    """Return the shares of words that indirect protection leaves as targets, by policy, n and k."""
+    """Return the shares of words that remain prediction targets under indirect protection, a row for each policy, n and
+    k."""
     rows = corpus.retention_by_policy or corpus.retention or []
     if isinstance(rows, list):
         return rows

@@ -70,8 +70,8 @@ def summary_table(models: Sequence[ModelEvidence], t: Texts = ENGLISH, *, elsewh
 
 
 def ledger_line(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> str | None:
-    """Return a line with the number of prediction targets checked, and violations, over the protected recipes; None
-    without one."""
+    """Return a line with the number of prediction targets counted in protected trainings, and how many of these were
+    protected tokens; None without such a training."""
     shared = shared_objectives(models)
     kept = [(m, m.ledger) for m in last_checkpoints(models) if m.ledger and m.ledger.protected]
     if not kept:
@@ -130,7 +130,7 @@ def _estimate_text(estimate: Estimate | None, *, interval: bool = True) -> str:
 
 
 def copies_table(counts: Copies, t: Texts = ENGLISH) -> Table:
-    """Return the table of copies in a corpus (:func:`reticent.engine.dedup.find_copies`), within individuals and across
+    """Return the table of copied documents in a corpus, exact, near and by passage, each within individuals and across
     them."""
     table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False)
     table.add_column(t("terminal.copies.copies"), no_wrap=True)
@@ -146,7 +146,8 @@ def copies_table(counts: Copies, t: Texts = ENGLISH) -> Table:
 
 
 def copies_line(counts: Copies, t: Texts = ENGLISH) -> str:
-    """Return sentences on the effect of copies on protection, and on the documents that are left out."""
+    """Return sentences on how many words shared documents lift over the protection threshold k, and on the documents
+    left out as copies."""
     support, left_out = counts.support, counts.left_out
     return t(
         "terminal.of_documents_documents_and_words_words_of",

@@ -78,8 +78,8 @@ class Drawn(NamedTuple):
 
 
 def draw_plots(content: PlotContent) -> Iterator[Drawn]:
-    """Draw every plot of the report from its content. Yield each plot that has at least one panel, with its panels,
-    caption and titles."""
+    """Draw every plot of the report; yield each that has at least one panel, with its panels as SVG, caption and
+    titles."""
     for plot in PLOTS:
         if panels := plot.draw(content):
             t, key = content.t, f"plots.{plot.name}"

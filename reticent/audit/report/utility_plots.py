@@ -64,8 +64,8 @@ def continuation_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> 
 
 @styled
 def f1_panels(results: Sequence[ClassificationEvidence], t: Texts = ENGLISH) -> list[str]:
-    """Return panels of macro and micro F1 of classifiers on held-out individuals' documents, by starting checkpoint and
-    without one."""
+    """Return panels of macro and micro F1 of classifiers or taggers on held-out individuals' documents, a row for each
+    starting model, as inline SVG."""
     panels = []
     for number, result in enumerate(results, start=1):
         rows = [row for row in result.results if has_value(row.macro_f1)]
