@@ -143,8 +143,8 @@ class Identifiers:
         self.num_common: dict[Part, int] = {"direct": num_direct_common, "indirect": self._num_common_ngrams(counted)}
 
     def _build_levels(self, surfaces: np.ndarray, of_word: np.ndarray, k: int, num_surfaces: int) -> None:
-        """Build one table of n-grams with their supports for each length up to ``max_n``, and number the n-grams that
-        are identifiers."""
+        """Build for each n up to ``max_n`` a table of n-grams that tells which are used by at least ``k`` individuals
+        (or households) and which are identifiers, and number the identifiers."""
         following, used = follows_directly(self.words), 0
         ids = surfaces
         is_indirect = []
@@ -166,7 +166,8 @@ class Identifiers:
         self._is_indirect = np.concatenate(is_indirect)
 
     def _find_occurrences(self, surfaces: np.ndarray, direct: np.ndarray, of_word: np.ndarray) -> None:
-        """Find all occurrences of identifiers in the words, and store position, number, length and flags of each."""
+        """Find all occurrences of identifiers in the words; store of each the first word's position, the identifier's
+        number, its length in words, and whether it is direct or indirect."""
         places, numbers, lengths = self.find(surfaces, follows_directly(self.words))
         self.uses = numbers, of_word[places], places
         flags = np.where(self._is_indirect[numbers], INDIRECT, 0).astype(np.uint8)
@@ -179,8 +180,8 @@ class Identifiers:
         self.individuals = self.words.individuals[self.places]
 
     def _num_common_ngrams(self, counted: np.ndarray) -> int:
-        """Return the number of distinct n-grams that are protected as they are written, but are too common to identify
-        anyone once words are compared by coarse surface forms."""
+        """Return the number of distinct n-grams that are protected in their exact spelling, but used by k or more once
+        spellings are folded together (case, accents), so that they identify nobody."""
         following, total = follows_directly(self.words), 0
         for n in range(1, self.n + 1):
             starts = np.flatnonzero((self.words.ngram_starts >> (n - 1) & 1).astype(bool) & counted)
@@ -195,8 +196,8 @@ class Identifiers:
         return total
 
     def find(self, surfaces: np.ndarray, following: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Find the identifiers in a sequence of words. Return (number of the first word, number of the identifier,
-        length in words) of each occurrence, as three integer arrays.
+        """Find the identifiers in a sequence of words, given as numbers of normalised spellings; return three integer
+        arrays: each occurrence's first word, identifier number, and length in words.
 
         Parameters
         ----------
@@ -231,9 +232,9 @@ class Identifiers:
         context: Context | None = None,
         own: np.ndarray | None = None,
     ) -> Predicted:
-        """Return which identifiers a model predicted anywhere in the scored documents, which of their occurrences it
-        predicted at their own position and, given ``context``, which it predicted where the context does not contain
-        them. ``predicted`` and ``true`` are surface forms by word.
+        """Return which identifiers a model predicted anywhere, which occurrences at their own position and, given
+        ``context``, which where the context does not contain them. ``predicted`` and ``true`` are word spellings,
+        numbered.
 
         Parameters
         ----------
@@ -266,16 +267,16 @@ class Identifiers:
         return among
 
     def parts(self) -> Iterator[tuple[Part, np.ndarray]]:
-        """Yield (part, mask of its occurrences, bool (occurrences,)) for the parts "both", "direct" and "indirect" of
-        the identifiers of up to n words."""
+        """Yield ("both", "direct" or "indirect", mask of the occurrences of those identifiers, bool (occurrences,)),
+        for identifiers of up to n words."""
         within = self.lengths <= self.n
         for part, bits in PART_FLAGS.items():
             yield part, ((self.flags & bits) != 0) & within
 
 
 def _count_supports(values: np.ndarray, units: np.ndarray, num_values: int) -> np.ndarray:
-    """Return the support, the number of distinct units, of each value from 0 to ``num_values`` - 1; negative values are
-    ignored."""
+    """Return for each value from 0 to ``num_values`` - 1 its number of distinct users, ``units`` (individuals or
+    households); negative values are ignored."""
     known = values >= 0
     size = int(units.max(initial=0)) + 1
     pairs = np.sort(values[known].astype(np.int64) * size + units[known])
@@ -283,7 +284,8 @@ def _count_supports(values: np.ndarray, units: np.ndarray, num_values: int) -> n
 
 
 def _ngram_pairs(ids: np.ndarray, level: _Level, following: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return (positions where two frequent (n-1)-grams overlap, key of the n-gram that they form)."""
+    """Return (positions at which two overlapping (n-1)-grams, each used by k or more, form an n-gram; int64 key of that
+    n-gram)."""
     shared = np.zeros(len(ids), dtype=bool)
     shared[ids >= 0] = level.is_shared[ids[ids >= 0]]
     both = shared[:-1] & shared[1:]
@@ -300,8 +302,8 @@ def _in_context(
     occurrences: tuple[np.ndarray, np.ndarray, np.ndarray],
     context: Context,
 ) -> np.ndarray:
-    """Return whether the context window of each predicted identifier contains an occurrence of the same identifier,
-    bool (predictions,). ``occurrences`` has positions, identifier numbers and lengths.
+    """Return whether each predicted identifier also occurs in the context that the model saw for that prediction, bool
+    (predictions,). ``occurrences`` has the true positions, identifier numbers and lengths.
 
     The context of a causal model is the words before. The context of a masked model is the words of its window that are
     not masked in the same pass. The words of an n-gram (n >= 2) are predicted in several passes, so its context is the

@@ -74,8 +74,8 @@ class _Ownership:
     identifiers: np.ndarray
 
     def per_individual(self, codes: np.ndarray, leaked: np.ndarray, weights: np.ndarray | None = None) -> Counts:
-        """Return (number of leaked identifiers, number of identifiers, code) of each individual; an identifier of
-        several owners counts as an equal fraction for each.
+        """Return three arrays with an entry for each individual: number of leaked identifiers, number of identifiers,
+        code. An identifier of several individuals counts as an equal fraction for each.
 
         ``leaked`` is a bool or signed array by identifier number; ``weights`` are by identifier, None: 1.
         """
@@ -91,8 +91,7 @@ class _Ownership:
 
 
 def _owners_of(identifiers: Identifiers, is_chosen: np.ndarray) -> _Ownership:
-    """Return the distinct (individual, identifier) pairs among the identifier occurrences that the mask ``is_chosen``
-    selects."""
+    """Return the distinct (individual, identifier) pairs among the identifier occurrences in the mask ``is_chosen``."""
     # A pair is packed into one number, because NumPy sorts numbers ten times faster than rows.
     size = max(identifiers.num, 1)
     pairs = np.sort(identifiers.individuals[is_chosen].astype(np.int64) * size + identifiers.numbers[is_chosen])
@@ -101,8 +100,8 @@ def _owners_of(identifiers: Identifiers, is_chosen: np.ndarray) -> _Ownership:
 
 
 def privacy(identifiers: Identifiers, found: Predicted, **bootstrap: Unpack[Bootstrap]) -> dict[Part, Privacy]:
-    """Return Privacy = 1 - leak rate, for direct and indirect identifiers and both, over types, occurrences and
-    individuals.
+    """Return Privacy (1 - leak rate) for direct identifiers, indirect ones and both: the shares of distinct
+    identifiers, of occurrences and of individuals that the model does not give away.
 
     A prediction counts wherever it appears, at every level. *Types* are the distinct identifiers, *occurrences* their
     uses, and *individuals* their owners, who count as leaked if at least one of their identifiers is predicted.
@@ -154,15 +153,16 @@ def privacy(identifiers: Identifiers, found: Predicted, **bootstrap: Unpack[Boot
 
 
 def _num_unpredictable(identifiers: Identifiers, part: Part) -> int:
-    """Return the number of protected words of a part ("direct", "indirect" or "both") with an unknown token, which no
-    prediction can match."""
+    """Return the number of protected words, direct, indirect or both (``part``), that contain the tokenizer's unknown
+    token, which no prediction can match."""
     return int(
         np.count_nonzero(((identifiers.words.flags & PART_FLAGS[part]) != 0) & (identifiers.surfaces == NO_SURFACE))
     )
 
 
 def privacy_by_n(identifiers: Identifiers, found: Predicted, **bootstrap: Unpack[Bootstrap]) -> dict[str, NgramPrivacy]:
-    """Return Privacy over the minimal identifying n-grams, by n (as text), up to `Identifiers.max_n`.
+    """Return n (as text) -> Privacy, the share not predicted, of the identifying n-grams that contain no shorter one,
+    for n up to `Identifiers.max_n`.
 
     An n-gram counts as predicted if its n words are predicted at n neighbouring words of any document.
     """
@@ -193,8 +193,8 @@ def privacy_by_category(
     compared: Compared | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> dict[str, CategoryPrivacy]:
-    """Return, by category, Privacy of the members' direct identifiers (1 - leak rate), and their excess leak rate over
-    held-out individuals.
+    """Return category of direct identifier (such as a name) -> Privacy, the share of members' identifiers not
+    predicted, and members' excess leak rate over held-out individuals.
 
     Parameters
     ----------
@@ -236,9 +236,8 @@ def excess_leakage(
     before: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> dict[Part, Excess]:
-    """Return the leak rates of members' and of held-out individuals' identifiers and their difference, for each part
-    ("direct", "indirect", "both"). There are further rates over identifiers of one side only, and without holders of
-    near-copies.
+    """Return the leak rates of members' and of held-out individuals' identifiers and their difference, for direct
+    identifiers, indirect ones and both.
 
     There are rates over all identifiers, over those that only members or only others use, and without held-out
     individuals who hold near-copies.
@@ -281,8 +280,8 @@ def _excess_of_part(
     signed: bool = False,
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
-    """Return the leak rates of both sides and their difference, over the identifier occurrences that ``chosen``
-    selects."""
+    """Return members' and held-out individuals' leak rates and their difference, over the identifier occurrences in the
+    mask ``chosen``."""
     codes, member = identifiers.words.individuals, is_member[identifiers.places]
     sides = [
         (_owners_of(identifiers, chosen & side), np.unique(codes[of_word]))
@@ -320,8 +319,8 @@ def exposed_individuals(
     compared: Compared | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Exposed:
-    """Return the share of individuals who have a leaked identifier that no other unit uses: of members, of held-out
-    individuals, and the difference. Individuals without such an identifier do not count.
+    """Return the share of individuals with a leaked identifier that nobody outside their household uses: of members, of
+    held-out individuals, and the difference. Individuals without an identifier of their own do not count.
 
     Identifiers of several users are left out: a mean can be standardised by that number, a share of individuals cannot.
     """
@@ -331,8 +330,8 @@ def exposed_individuals(
     member = is_member[identifiers.places]
 
     def of_side(is_own_occurrence: np.ndarray, is_own_word: np.ndarray) -> Counts:
-        """Return three arrays with an entry for each individual of one side: whether exposed, whether the individual
-        counts, code."""
+        """Return three arrays with an entry for each individual of one side: whether an identifier of their own leaked,
+        whether they have one at all, code."""
         codes = np.unique(words.individuals[is_own_word])
         row = np.searchsorted(codes, identifiers.individuals[own & is_own_occurrence])
         any_leak = np.bincount(row, leaked[identifiers.numbers[own & is_own_occurrence]], minlength=len(codes)) > 0
@@ -353,8 +352,8 @@ def shared_over_base(
     compared: Compared,
     **bootstrap: Unpack[Bootstrap],
 ) -> Estimate:
-    """Return the leak rate of the identifiers that both members and others use, minus the same rate of the base model.
-    There is no held-out control for it."""
+    """Return the leak rate of the identifiers that both members and others use, minus that of the base model. It has no
+    control, as no held-out individual is without them."""
     chosen = (identifiers.lengths <= identifiers.n) & compared.users.is_shared[identifiers.numbers]
     change = leaked.astype(np.int64) - base_leaked
     counts = _owners_of(identifiers, chosen).per_individual(np.unique(identifiers.words.individuals), change)
@@ -397,8 +396,8 @@ class Graph:
 
 
 def documents_held(num_documents: int, share: float, seed: int) -> np.ndarray:
-    """Return whether an adversary who has this share of the documents has each one, bool (num_documents,); larger
-    shares contain smaller ones."""
+    """Draw the documents that an adversary has who knows this share of them, bool (num_documents,); the documents of a
+    smaller share are among those of a larger one."""
     return generator(seed, 11).random(num_documents) < share
 
 
@@ -413,8 +412,8 @@ def adversary_graphs(
     shares: Sequence[float] = (1.0,),
     seed: int = 0,
 ) -> list[Graph]:
-    """Return the graphs of identifiers and individuals that adversaries build, one for each share of the documents
-    known, and last that of the training documents alone.
+    """Return the bipartite graphs of individuals and their identifiers that adversaries build: one for each of
+    ``shares`` of the documents that they know, and last that of the training documents.
 
     Parameters
     ----------
@@ -437,8 +436,8 @@ def adversary_graphs(
 
 
 def _compare_graph(share: float | None, known: Identifiers, corpus_wide: Identifiers) -> Graph:
-    """Return the graph of an adversary who has a share of the documents, from the identifiers in these (``known``). It
-    counts which of them are not identifiers in the whole corpus (``corpus_wide``)."""
+    """Return the graph of individuals and identifiers of an adversary with this share of the documents, from ``known``;
+    of its identifiers it counts those that are not identifiers in the whole corpus, ``corpus_wide``."""
     indirect = (known.flags & INDIRECT) != 0
     true = np.isin(
         _occurrence_keys(known)[indirect], _occurrence_keys(corpus_wide)[(corpus_wide.flags & INDIRECT) != 0]
@@ -507,8 +506,8 @@ def _measure_calls(
     seed: int,
     units: np.ndarray | None = None,
 ) -> Calls:
-    """Return precision, recall and F1 of declaring the individuals in the mask ``is_called`` members, with intervals at
-    least as wide as exact ones."""
+    """Return precision, recall and F1 of calling the individuals in the mask ``is_called`` members, with bootstrap
+    intervals that are at least as wide as exact ones."""
     confusion = np.stack([is_called & is_member, is_called & ~is_member, ~is_called & is_member], axis=1).astype(
         np.float64
     )
@@ -613,19 +612,20 @@ class FoldDraws:
 
 
 def _fold_variance(leaked: np.ndarray) -> float:
-    """Return the mean, over items, of the variance of ``leaked`` between draws, bool (draws, items). One change more
-    than observed is added, as draws are few."""
+    """Return the variance of the bool array ``leaked`` (draws, items) between draws of the masking passes, averaged
+    over items. One change more than observed is added, as draws are few."""
     return float((leaked.var(axis=0, ddof=1).sum() + 1 / len(leaked)) / max(leaked.shape[1], 1))
 
 
 def _half_width(variance: float, num_members: int | None, num_others: int | None) -> float:
-    """Return the half width of a 95 % interval of the difference of two means, from the variance of one item."""
+    """Return the half width of a 95 % interval of the difference of two means, over ``num_members`` and ``num_others``
+    items, from the variance of one item."""
     return NORMAL * math.sqrt(variance * sum(1 / max(num or 0, 1) for num in (num_members, num_others)))
 
 
 def _widen_for_folds(rates: S, variance: float, num_members: int | None, num_others: int | None) -> S:
-    """Return the rates of members and others with the interval of their difference widened by ``variance``, that
-    between random assignments of words to masking passes."""
+    """Return the rates of members and others with a wider interval of their difference, which then includes
+    ``variance``: that of one item between random assignments of words to masking passes."""
     more, without = _half_width(variance, num_members, num_others), rates.without_copies
     return replace(
         rates,
@@ -635,8 +635,8 @@ def _widen_for_folds(rates: S, variance: float, num_members: int | None, num_oth
 
 
 def _with_fold_spread(privacy: Privacy, variance: float) -> Privacy:
-    """Return a Privacy with its interval over identifiers widened by ``variance``, that between random assignments of
-    words to masking passes, and with the standard deviation filled in."""
+    """Return the Privacy (share of identifiers not predicted) with an interval that includes ``variance``, that of one
+    identifier between random assignments of words to masking passes."""
     spread = math.sqrt(variance / max(privacy.num_identifiers or 0, 1))
     return replace(privacy, types=privacy.types.widened(NORMAL * spread, NORMAL * spread), fold_spread=round(spread, 4))
 
@@ -681,8 +681,8 @@ class LeakageAudit:
 
     @cached_property
     def compared(self) -> Compared:
-        """How many members and others use each identifier, and a mask of the words of individuals without
-        near-copies."""
+        """Numbers of members and of others who use each identifier, and a mask of the words of individuals who are not
+        left out for near-copies."""
         codes = None if self.categories is None else self.categories[0]
         kept = None if self._kept is None else self._kept[self.words.individuals]
         return Compared(Users.of(self.identifiers, self.is_member, codes), kept)
@@ -694,8 +694,8 @@ class LeakageAudit:
 
     @cached_property
     def graphs(self) -> list[Graph]:
-        """Graphs of identifiers and individuals that adversaries of the low-cost attack can build, one for each share
-        of the documents that they have."""
+        """Bipartite graphs of individuals and their identifiers that adversaries build, one for each configured share
+        of the documents that they know, and last that of the training documents."""
         config = self.config
         return adversary_graphs(
             self.words, self.true, self.is_member, k=config.k, n=config.n, units=self.units,
@@ -703,13 +703,14 @@ class LeakageAudit:
         )  # fmt: skip
 
     def _find_identifiers(self, words: Words, surfaces: np.ndarray) -> Identifiers:
-        """Return the identifiers of these words, by the k, n and units of the audit."""
+        """Return the identifiers in these words by the audit's settings: n-grams of up to n words that fewer than k
+        units (individuals or households) use."""
         config = self.config
         return Identifiers(words, surfaces, k=config.k, n=config.n, max_n=config.max_n, units=self.units)
 
     def context(self, objective: str, special: SpecialIds) -> Context:
-        """Return each word's window number and, for a masked model, the fold (scoring pass) that masks and predicts
-        it."""
+        """Return what a model sees when it predicts each word: the number of the word's window and, for a masked model,
+        the scoring pass (fold) in which the word is masked."""
         key = (objective, special)
         if key not in self._contexts:
             windows = cut_windows(self.store, self.config.window_length, special)
@@ -727,7 +728,8 @@ class LeakageAudit:
         context: Context,
         draws: FoldDraws | None = None,
     ) -> Leakage:
-        """Return all leakage measures of a model.
+        """Return all leakage measures of a model from ``predicted``, the spelling number that it predicts for each
+        word, and ``base_predicted``, its base model's.
 
         Parameters
         ----------
@@ -776,8 +778,8 @@ class LeakageAudit:
         )
 
     def _fold_variances(self, predicted: np.ndarray, draws: FoldDraws) -> dict[Part, float]:
-        """Return part of the identifiers -> how much it depends on the draw of the folds whether one is predicted: the
-        variance over the draws, averaged over the identifiers."""
+        """Return part of the identifiers (direct, indirect, both) -> variance of "the identifier is predicted" between
+        random assignments of words to masking passes, averaged over the members' identifiers."""
         own = self.member_identifiers
         here, following = self._redrawn_words(draws)
         leaked = self._leaked_by_draw(own, predicted, draws)
@@ -789,8 +791,9 @@ class LeakageAudit:
         return result
 
     def _exposed_variance(self, predicted: np.ndarray, before: np.ndarray, draws: FoldDraws) -> float:
-        """Return how much "the individual has a predicted identifier that nobody else uses" varies between random
-        assignments of words to masking passes: the mean variance over individuals."""
+        """Return the variance, between random assignments of words to masking passes, of "the individual has a
+        predicted identifier that nobody else uses", averaged over individuals; ``before`` marks those that the base
+        model predicted."""
         both, (here, _) = self.identifiers, self._redrawn_words(draws)
         leaked = self._leaked_by_draw(both, predicted, draws) & ~before
         own = (both.lengths <= both.n) & self.compared.users.has_one_user[both.numbers] & here[both.places]
@@ -799,14 +802,14 @@ class LeakageAudit:
         return _fold_variance(np.array(of_draws))
 
     def _redrawn_words(self, draws: FoldDraws) -> tuple[np.ndarray, np.ndarray]:
-        """Return two masks: the words in the documents of ``draws``, bool (S,), and which of those directly follow the
-        word before."""
+        """Return two masks: the words of the documents scored again in ``draws``, bool (S,), and which of these words
+        directly follow the word before."""
         here = np.isin(self.words.documents, draws.documents)
         return here, follows_directly(self.words)[here]
 
     def _leaked_by_draw(self, identifiers: Identifiers, predicted: np.ndarray, draws: FoldDraws) -> np.ndarray:
-        """Return whether each identifier is predicted within the documents scored again, bool (draws, identifiers), for
-        each random assignment of words to masking passes, the original first."""
+        """Return whether each identifier is predicted in the documents that were scored again, bool (draws,
+        identifiers), a row for each random assignment of words to masking passes, the original first."""
         here, following = self._redrawn_words(draws)
         leaked = np.zeros((1 + len(draws.predicted), identifiers.num), dtype=bool)
         for row, of_draw in zip(leaked, (predicted[here], *draws.predicted), strict=True):
@@ -814,8 +817,8 @@ class LeakageAudit:
         return leaked
 
     def _widen_excess_for_folds(self, excess: dict[Part, Excess], variances: dict[Part, float]) -> dict[Part, Excess]:
-        """Return the leak rates by part, with the intervals of their differences widened by ``variances``, those
-        between random assignments of words to masking passes."""
+        """Return members' and others' leak rates by part of the identifiers, with intervals of the differences that
+        include ``variances``, those between random assignments of words to masking passes."""
         users, result = self.compared.users, {}
         for part, chosen in self.identifiers.parts():
             among = self.identifiers.have_occurrences(chosen)
@@ -842,5 +845,6 @@ class LeakageAudit:
         )
 
     def _leaked(self, identifiers: Identifiers, predicted: np.ndarray) -> np.ndarray:
-        """Return whether each identifier is predicted anywhere, bool (num_identifiers,)."""
+        """Return whether each identifier is among the ``predicted`` words of the store, anywhere, bool
+        (num_identifiers,)."""
         return identifiers.predicted(predicted, self.words, self.true).anywhere

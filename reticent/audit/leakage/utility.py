@@ -27,8 +27,8 @@ def utility(
     chosen: np.ndarray,
     **bootstrap: Unpack[Bootstrap],
 ) -> SideUtility:
-    """Return a model's accuracies and perplexity on the documents that ``chosen`` selects, with intervals clustered by
-    individual.
+    """Return a model's accuracies and, for a causal model, its perplexity on the documents in the mask ``chosen``, with
+    intervals clustered by individual.
 
     Parameters
     ----------
@@ -46,7 +46,8 @@ def utility(
     def rate(
         values: np.ndarray, counted: np.ndarray, bounds: np.ndarray = offsets, limit: float | None = 1.0
     ) -> Estimate:
-        """Return the mean of the values where ``counted``, over the chosen documents."""
+        """Return the mean of token or word ``values`` where ``counted`` is True, over the chosen documents; ``bounds``
+        are the documents' offsets in the values."""
         totals, counts = document_sums(values, counted, bounds)
         totals, counts = (np.bincount(row, part[chosen], minlength=len(codes)) for part in (totals, counts))
         return ratio_estimate(totals, counts, codes, limit=limit, crowded=False, **bootstrap)
@@ -74,8 +75,8 @@ def utility(
 def numbers_beside(
     scores: TokenScores, individual: np.ndarray, is_member: np.ndarray, **bootstrap: Unpack[Bootstrap]
 ) -> NumbersBeside:
-    """Return the numbers that are shown next to the verdict without affecting it (the loss gap), with intervals
-    clustered by individual.
+    """Return the gap between held-out individuals' and members' mean token loss, with intervals clustered by
+    individual: it is shown next to the verdict, which it does not affect.
 
     Parameters
     ----------
@@ -83,8 +84,8 @@ def numbers_beside(
     """
 
     def gap(values: np.ndarray) -> Gap:
-        """Return the mean of token values over members' scored tokens, over those of held-out individuals, and the
-        difference."""
+        """Return the mean of token ``values`` over members' scored tokens, that over held-out individuals', and the
+        latter minus the former."""
         sums = document_sums(values, scores.scored, scores.doc_offsets)
         sides = []
         for side in (is_member, ~is_member):

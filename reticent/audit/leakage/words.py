@@ -47,7 +47,8 @@ class Words:
 
 
 def words_of(store: TokenStore) -> Words:
-    """Return the words of a store, in the order of the documents."""
+    """Return the words of a store in document order: first token, number of tokens, document, individual and protection
+    flags of each."""
     starts, lengths, documents = word_slots(store.word_ids, store.doc_offsets)
     return Words(
         starts,
@@ -86,13 +87,13 @@ class WordCategories:
         return self.codes[self._rows(store, words)]
 
     def in_corpus_wide_spans(self, store: TokenStore, words: Words) -> np.ndarray:
-        """Return whether each word lies in a corpus-wide span, bool (S,); ``store`` is any token store of the same
-        documents."""
+        """Return whether each word lies in a span marked as an identifier in the whole corpus, bool (S,); ``store`` is
+        any token store of the same documents."""
         return self.corpus_wide[self._rows(store, words)]
 
     def _rows(self, store: TokenStore, words: Words) -> np.ndarray:
-        """Return the index of each word in the arrays of categories; raise `ArtifactError` if the store has another
-        number of documents."""
+        """Return the index of each word of a store in the arrays of categories; raise `ArtifactError` if the store has
+        another number of documents."""
         if len(self.doc_offsets) != store.num_documents + 1:
             raise ArtifactError(
                 f"categories of {len(self.doc_offsets) - 1} documents for a store of {store.num_documents}"
@@ -116,8 +117,8 @@ class SurfaceTable:
         return len(self._numbers)
 
     def surfaces(self, ids: np.ndarray, words: Words) -> np.ndarray:
-        """Return each word's surface-form number, int64 (S,), when its tokens are ``ids``, the true or predicted id of
-        every token of the store; -1 if one of them is unknown.
+        """Return the number of each word's surface form (normalised spelling), int64 (S,), if its tokens are ``ids``, a
+        true or predicted id for every token of the store; -1 with an unknown token.
 
         Cost: one look-up for each word, and one decoding for each distinct tuple.
         """
@@ -130,8 +131,8 @@ class SurfaceTable:
         return surfaces[numbers]
 
     def look_up(self, texts: Iterable[str]) -> np.ndarray:
-        """Return the surface-form numbers of words given as text, int64; `NO_SURFACE` for a form that has not been seen
-        in tokens."""
+        """Return the numbers of the surface forms (normalised spellings) of words given as text, int64; `NO_SURFACE`
+        for a form that no tokens have had so far."""
         return np.array([self._numbers.get(self._spelling(text), NO_SURFACE) for text in texts], dtype=np.int64)
 
     def map_forms(self, function: Callable[[str], float]) -> np.ndarray:
@@ -139,8 +140,8 @@ class SurfaceTable:
         return np.fromiter(map(function, self._numbers), np.float64, len(self._numbers))
 
     def _number_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Return the surface-form number of each word, a row of token ids, int64; a new form gets the next number, an
-        unknown token `NO_SURFACE`."""
+        """Return the surface-form number of each word, given as a row of token ids, int64: the next number for a new
+        form, `NO_SURFACE` for a word with an unknown token."""
         usable = (rows >= 0).all(axis=1)
         if self._unknown is not None:
             usable &= (rows != self._unknown).all(axis=1)
@@ -157,7 +158,8 @@ _LOOK_ALIKES = str.maketrans("авсеһіјкморѕтухαειкκορτυχ
 
 
 def fold(text: str) -> str:
-    """Return the coarse surface form of a word: at least as coarse as every form on which support can be counted.
+    """Return a word folded to a coarse form (no case, accents, spaces or look-alike letters), at least as coarse as
+    every form by which the users of a word can be counted.
 
     >>> fold(" Élodie") == fold("ELODIE") == fold("Elo\u00addie")
     True

@@ -41,8 +41,8 @@ def generation_attack_scores(
     special: SpecialIds,
     task: Task,
 ) -> dict[str, np.ndarray]:
-    """Return attack name -> document scores, float64 (D,), of the configured attacks that need generated text or
-    in-context probes; NaN for documents that are not attacked.
+    """Return attack name -> document scores, float64 (D,), of the configured attacks that use generated text or
+    in-context copies; NaN for documents that are not attacked.
 
     Parameters
     ----------
@@ -66,5 +66,5 @@ def generation_attack_scores(
 
 
 def with_total(progress: Callable[[int, int], None], total: int, done: int) -> None:
-    """Call ``progress(done, total)``, with the arguments in the order that a progress callback takes."""
+    """Call ``progress(done, total)``: a callback to bind with `partial` where only ``done`` is known later."""
     progress(done, total)

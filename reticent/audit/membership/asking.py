@@ -26,8 +26,8 @@ from reticent.audit.membership.table import Attack, Need, table_of
 
 
 def probing_score(plain: np.ndarray, probed: np.ndarray) -> np.ndarray:
-    """Return how little a model gains from copies in context: the mean log-probability of each passage alone, less the
-    largest after a copy; float64 (D,).
+    """Return each passage's mean log-probability alone minus the largest after a gapped copy of it in the context,
+    float64 (D,): a member gains little from the copy.
 
     Parameters
     ----------

@@ -80,14 +80,14 @@ def min_k_plus_plus_score(target: TokenScores, *_: Any) -> np.ndarray:
 
 
 def wbc_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
-    """Return the share of token windows whose summed loss is lower than the base model's, averaged over ten window
-    sizes (Chen et al. 2026); a document of one token is one window."""
+    """Return the share of a document's token windows (one for a single token) in which the model's summed loss is below
+    the base model's, averaged over ten window sizes (Chen et al. 2026)."""
     return document_window_wins(target.log_probs - base.log_probs, target.doc_offsets, WINDOW_SIZES)
 
 
 def ez_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
-    """Return summed gains over the base model divided by summed losses against it, over the tokens that the model
-    predicts wrongly (Ilić et al. 2026).
+    """Return the summed gain in log-probability over the base model divided by the summed loss, over the tokens that
+    the model does not rank first (Ilić et al. 2026).
 
     Gains and losses are sums of differences of log-probabilities. The score is infinite if there is no loss, for
     example if the model predicts every token: such a text is memorised, which is the strongest sign of membership.
@@ -102,9 +102,8 @@ def ez_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
 
 
 def hard_tokens_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
-    """Return the mean gain over the base model on the fifth of a document's tokens that the base model predicts worst,
-    at least one: an improvement there is memorisation rather than a better grasp of the language (after Jawad et al.
-    2026)."""
+    """Return the mean gain in log-probability over the base model on the fifth of a document's tokens that it predicts
+    worst (one at least), where a gain is memorisation rather than better language (after Jawad et al. 2026)."""
     gain, offsets = target.log_probs - base.log_probs, target.doc_offsets
     known = np.flatnonzero(~np.isnan(gain))
     documents = np.searchsorted(offsets, known, side="right") - 1
@@ -271,8 +270,8 @@ def individual_scores(
 def scores_of(
     codes: np.ndarray, document_scores: np.ndarray, individuals: np.ndarray, *, is_total: bool = False
 ) -> np.ndarray:
-    """Return the `individual_scores` aligned with ``codes`` (ascending, a superset of the individuals), float64; NaN
-    for an individual without a scored document."""
+    """Return the scores of individuals from their documents', float64, in the order of ``codes`` (ascending); NaN for
+    an individual without a scored document. See `individual_scores`."""
     known, scores = individual_scores(document_scores, individuals, is_total=is_total)
     found = np.full(len(codes), np.nan)
     found[np.searchsorted(codes, known)] = scores

@@ -53,8 +53,8 @@ def year_of(text: str) -> float:
 
 
 def blind_baseline(features: BlindFeatures, seed: int = 0) -> Blind:
-    """Return the AUC of the feature that best separates members from held-out individuals without the model, and that
-    feature's name.
+    """Return the AUC at which members and held-out individuals can be told apart without the model, by the best feature
+    of their documents (words, length, dates, groups), and that feature's name.
 
     The interval contains 0.5 if and only if a permutation test at 5 % is not significant. The value is None if a side
     has fewer than two individuals with words, or if no two individuals share a word.
@@ -139,8 +139,8 @@ class BlindFeatures:
         groups: Mapping[str, np.ndarray] | None = None,
         units: np.ndarray | None = None,
     ) -> BlindFeatures:
-        """Return the features that need no model (bags of words, groups, length, dates) of the individuals whose words
-        are given.
+        """Return the features of individuals' documents that need no model (bag of words, groups, length, dates), for
+        the individuals whose words are given.
 
         Parameters
         ----------
@@ -170,15 +170,15 @@ class BlindFeatures:
 
     @property
     def are_too_few(self) -> bool:
-        """Whether a side has fewer than two units, or no word is used by two individuals, so that no classifier can be
-        trained."""
+        """Whether no classifier can be trained: a side has fewer than two units (individuals or households), or no word
+        is used by two individuals."""
         sides = np.count_nonzero(self.unit_member), np.count_nonzero(~self.unit_member)
         return bool(min(sides) < 2 or self.bags_by_name["words"].shape[1] == 0)
 
 
 def _numeric_features(words: Words, codes: np.ndarray, dates: np.ndarray | None) -> dict[str, np.ndarray]:
-    """Return each individual's total length, number of documents and, with ``dates``, mean date, by name; float64
-    (individuals,) each."""
+    """Return name -> value of each individual, float64 (individuals,): total length in words, number of documents and,
+    if ``dates`` are known, mean date."""
     kept = np.isin(words.individuals, codes)
     row = np.searchsorted(codes, words.individuals[kept])
     _, owner = np.unique(words.documents[kept], return_index=True)
@@ -201,8 +201,8 @@ def _permuted_aucs(
     memberships: np.ndarray,
     fold_of_individual: np.ndarray,
 ) -> np.ndarray:
-    """Return the AUC of each feature, a classifier of bags of words or a ranked number, where members are drawn at
-    random: ``memberships`` has P such draws as columns; float64 (features, P)."""
+    """Return the AUC of each feature (classifier of bags of words, or ranked number) for each of P assignments of
+    members, the columns of ``memberships``; float64 (features, P)."""
     areas = []
     for start in range(0, memberships.shape[1], AT_ONCE):
         own = memberships[:, start : start + AT_ONCE]
@@ -215,8 +215,8 @@ def _permuted_aucs(
 
 
 def _held_out_scores(bags_of_words: Any, memberships: np.ndarray, fold_of_individual: np.ndarray) -> np.ndarray:
-    """Return each individual's mean log-odds of membership a word, by cross-validated naive Bayes, for each column of
-    ``memberships``; float64 (individuals, P)."""
+    """Return each individual's log-odds of membership, averaged over words, by cross-validated naive Bayes, for each
+    assignment of members, a column of ``memberships``; float64 (individuals, P)."""
     scores = np.empty(memberships.shape)
     lengths = np.maximum(bags_of_words.sum(axis=1), 1)[:, None]
     for held_out in range(int(fold_of_individual.max()) + 1):
@@ -230,7 +230,7 @@ def _held_out_scores(bags_of_words: Any, memberships: np.ndarray, fold_of_indivi
 
 
 def _assign_folds(member: np.ndarray, seed: int) -> np.ndarray:
-    """Return the cross-validation fold of each unit, stratified by membership."""
+    """Return the cross-validation fold of each unit (individual or household), stratified by membership; int64."""
     num_others = int(np.count_nonzero(~member))
     num_folds = min(NUM_FOLDS, num_others, len(member) - num_others)
     ranks = np.empty(len(member), dtype=np.int64)
@@ -242,8 +242,8 @@ def _assign_folds(member: np.ndarray, seed: int) -> np.ndarray:
 def _permute_memberships(
     is_member: np.ndarray, fold: np.ndarray, seed: int, num_permutations: int = NUM_PERMUTATIONS
 ) -> np.ndarray:
-    """Return the memberships in column 0, then permutations of them within each fold; bool (individuals, 1 +
-    num_permutations)."""
+    """Return the true memberships of units (individuals or households) in column 0, then random permutations of them
+    within each fold; bool (units, 1 + num_permutations)."""
     random, columns = generator(seed, 12), [is_member]
     order = np.argsort(fold, kind="stable")
     for _ in range(num_permutations):

@@ -30,8 +30,8 @@ def group_membership(
     groups: Mapping[str, np.ndarray],
     **bootstrap: Unpack[Bootstrap],
 ) -> list[GroupMembership]:
-    """Return, for each group, the attack that best separates its members from its held-out individuals, with
-    Bonferroni-corrected p-value and interval over all attacks on all groups.
+    """Return for each group of individuals the attack that best separates its members from its held-out individuals,
+    with a p-value and an interval corrected (Bonferroni) for all attacks on all groups.
 
     Parameters
     ----------
@@ -80,8 +80,8 @@ def group_membership(
 
 
 def permutation_p_value(scores: np.ndarray, is_member: np.ndarray, units: np.ndarray, seed: int) -> float:
-    """Return the p-value of a permutation test, by unit: the share of random assignments whose members have a mean rank
-    at least as high as the observed one, which is counted too.
+    """Return the one-sided p-value, the observed assignment counted, of a permutation test of whether members' scores
+    rank higher; whole units (individuals or households) are permuted.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def _has_both_sides(scores: np.ndarray, in_group: np.ndarray, is_member: np.ndar
 
 
 def _units_of_individuals(codes: np.ndarray, bootstrap: Bootstrap) -> np.ndarray:
-    """Return the unit that the bootstrap resamples for each individual: the number of the household, or without
-    households the individual's own code."""
+    """Return for each individual what the bootstrap resamples: the number of the household or, without households, the
+    individual's own code."""
     units = bootstrap.get("units")
     return codes if units is None else np.asarray(units)[codes]

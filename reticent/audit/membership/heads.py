@@ -57,8 +57,8 @@ class HeadScores:
 
     @classmethod
     def of_classes(cls, log_probs: np.ndarray, label: np.ndarray) -> HeadScores:
-        """Return the scores of log-probabilities of the classes, float64 (D, C); among equal ones the first is the
-        prediction."""
+        """Return a classifier's scores on D documents (log-probability of the true and of the likeliest label, entropy,
+        right or wrong) from ``log_probs``, float64 (D, C); of equal classes the first is the prediction."""
         with np.errstate(invalid="ignore"):
             entropy = -np.nansum(np.exp(log_probs) * log_probs, axis=1)
         right = (log_probs.argmax(axis=1) == label).astype(np.float64)
@@ -66,17 +66,19 @@ class HeadScores:
 
     @property
     def features(self) -> np.ndarray:
-        """(logit of the true label's probability, that of the likeliest label, entropy), float64 (D, 3)."""
+        """Features of an attack classifier, float64 (D, 3): logit of the true label's probability, logit of the
+        likeliest label's, entropy."""
         return np.stack([logit_confidence(self.own), logit_confidence(self.top), self.entropy], axis=1)
 
     def save(self, path: Path, is_in: np.ndarray) -> None:
-        """Write the scores of a classifier or tagger to a file; ``is_in``, bool (D,), marks the training documents of a
-        shadow."""
+        """Write the scores of a shadow classifier or tagger to a file; ``is_in``, bool (D,), marks the documents that
+        it was trained on."""
         np.savez(path, is_in=is_in, **{part.name: getattr(self, part.name) for part in fields(self)})
 
     @classmethod
     def load(cls, path: Path) -> tuple[HeadScores, np.ndarray]:
-        """Return (scores of a shadow head, ``is_in``) as `save` wrote them."""
+        """Return (scores of a shadow classifier or tagger; ``is_in``, bool (D,), which documents it was trained on) as
+        `save` wrote them."""
         try:
             with np.load(path) as kept:
                 return cls(**{part.name: kept[part.name] for part in fields(cls)}), kept["is_in"]
@@ -93,17 +95,19 @@ class HeadShadows:
 
     @cached_property
     def features(self) -> np.ndarray:
-        """`HeadScores.features` of each shadow, float64 (S, D, 3)."""
+        """The attack features of each document under each shadow classifier or tagger, float64 (S, D, 3); see
+        `HeadScores.features`."""
         return np.stack([scores.features for scores in self.scores])
 
     @cached_property
     def gaussians(self) -> Gaussians:
-        """Gaussians, over in- and out-shadows, of the logit of each document's true label."""
+        """Gaussians, for each document, of the logit of its true label over the shadows that were trained on it, and
+        over those that were not."""
         return fit_gaussians(zip(self.features[:, :, 0], self.is_in, strict=True))
 
     def out_mean(self, values: np.ndarray) -> np.ndarray:
-        """Return each document's mean of ``values``, (S, D), over the shadow heads that were not trained on it; float64
-        (D,)."""
+        """Return each document's mean of ``values``, (S, D), over the shadow classifiers or taggers that were not
+        trained on it; float64 (D,)."""
         return mean_where(values, ~self.is_in)
 
 
@@ -133,8 +137,8 @@ def offline_score(target: HeadScores, shadows: HeadShadows) -> np.ndarray:
 
 
 def label_only_shadow_score(target: HeadScores, shadows: HeadShadows) -> np.ndarray:
-    """Return the log likelihood ratio of a right or wrong answer, r ln(p / q) + (1 - r) ln((1 - p) / (1 - q)), where r
-    is 1 if right.
+    """Return the log likelihood ratio of each answer, r ln(p / q) + (1 - r) ln((1 - p) / (1 - q)), where r is 1 if it
+    is right; p and q are the rates of right answers of in- and out-shadows.
 
     p is (number of right in-shadows + 1) / (number of in-shadows + 2), and q the same of the out-shadows:
     LiRA on an attacker who sees labels alone, with Laplace's rule, as a handful of shadows may all be right.
@@ -220,15 +224,15 @@ HEAD_ATTACKS: Final[Mapping[str, Attack]] = table_of(
 
 
 def head_scores(target: HeadScores, shadows: HeadShadows | None) -> dict[str, np.ndarray]:
-    """Return a score of each document, float64 (D,), of every attack on a classifier or tagger, by the attack's name;
-    without shadow heads, of those that need none."""
+    """Return attack name -> score of each document, float64 (D,), of every attack on a classifier or tagger; without
+    shadows only of attacks that need none."""
     rows = [row for row in HEAD_ATTACKS.values() if shadows is not None or Need.SHADOWS not in row.needs]
     return {row.name: row.score(target, shadows) for row in rows}
 
 
 def head_controls(shadows: HeadShadows | None) -> dict[str, np.ndarray]:
-    """Return the control of each attack that needs no shadows: its mean document score, float64 (D,), over the shadow
-    heads that were not trained on the document."""
+    """Return attack name -> control, for attacks that need no shadows: each document's mean score, float64 (D,), over
+    the shadow classifiers or taggers not trained on it; empty without shadows."""
     if shadows is None:
         return {}
     rows = [row for row in HEAD_ATTACKS.values() if Need.SHADOWS not in row.needs]

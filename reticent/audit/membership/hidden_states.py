@@ -66,9 +66,9 @@ def reidentify_authors(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Find for each test individual with two documents whether the hidden states of one document are nearer to those of
-    the other than to those of `NUM_DECOYS` others of the same side. Return (hit, individual code, is member), float64,
-    integer and bool (individuals,); a tie is a hit in part. A side with too few individuals is left out.
+    """Return (hit, individual code, is member) of test individuals with two documents: whether one's hidden states are
+    nearer to the other's than to those of `NUM_DECOYS` others of the same side. A tie is a fraction; a side with too
+    few individuals is left out.
 
     The distance is diagonal Mahalanobis, with the variances within individuals of the training half; the mean variance
     is added to each, as those of few individuals are uncertain.
@@ -100,8 +100,8 @@ def reidentify_authors(
 
 
 def training_half(units: np.ndarray, is_member: np.ndarray, seed: int) -> np.ndarray:
-    """Return whether each document belongs to the half of the units of each side that the classifier is trained on;
-    bool (D,)."""
+    """Return whether each document belongs to the random half of each side's units (individuals or households) that the
+    attack's classifier is trained on, bool (D,)."""
     found, first, row = np.unique(units, return_index=True, return_inverse=True)
     keys, chosen = generator(seed, _STREAM).random(len(found)), np.zeros(len(found), dtype=bool)
     for side in (True, False):

@@ -115,8 +115,8 @@ class KindAudit:
         return self.store.flags
 
     def masks(self, never_target: int) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield (kind of word, bool mask of the store's tokens) for each kind that has tokens; `TARGETS` only if
-        ``never_target`` flags exclude some token."""
+        """Yield (kind of word, bool mask of the store's tokens) for each kind that has tokens: all, ordinary, rare,
+        direct and, if ``never_target`` flags exclude a token, prediction targets."""
         direct, indirect = ((self._flags & bit) != 0 for bit in (DIRECT, INDIRECT))
         found = {"all": np.ones(len(direct), dtype=bool), "ordinary": ~direct & ~indirect,
                  "rare": indirect & ~direct, "direct": direct}  # fmt: skip
@@ -132,21 +132,20 @@ class KindAudit:
         return document_means(bounded, mask & ~np.isnan(log_probs), self.store.doc_offsets)
 
     def counterfactual(self, shadows: KindShadows) -> tuple[Estimate, Estimate | None]:
-        """Return the counterfactual memorisation of the whole text as two means, over all individuals and over the most
-        exposed tenth. It is the mean log-probability a token under shadows trained on the individual minus that under
-        the others [@zhang2023]."""
+        """Return the mean counterfactual memorisation of the whole text (log-probability a token under shadows trained
+        on the individual minus under the others [@zhang2023]) over all individuals, and over the most exposed tenth."""
         numbers, is_in = shadows.numbers[0], shadows.is_in  # of the kind "all", the first of `masks`
         own, spread = _gap_and_spread(numbers, is_in)
         return self._mean_of_all_and_exposed(own, numbers, is_in, spread)
 
     def aggregate_to_individuals(self, document_scores: np.ndarray, *, is_total: bool = False) -> np.ndarray:
-        """Return each individual's score, float64 (I,), by ascending code: the mean (or sum, if ``is_total``) of the
-        scores of their documents. NaN for an individual without a scored document."""
+        """Return each individual's mean (or sum, if ``is_total``) of their documents' scores, float64 (I,), by
+        ascending code; NaN for an individual without a scored document."""
         return scores_of(self.codes, document_scores, self.store.individual, is_total=is_total)
 
     def shadows(self, shadows: Iterable[tuple[np.ndarray, np.ndarray]], never_target: int) -> KindShadows:
-        """Return the shadow models' mean log-probabilities by kind of word, from one (token log-probabilities, bool
-        mask of its training documents) for each shadow."""
+        """Return the shadow models' mean log-probabilities by kind of word; ``shadows`` yields for each shadow (token
+        log-probabilities, bool mask of the documents that it was trained on)."""
         masks, documents, is_in = [mask for _, mask in self.masks(never_target)], [], []
         for log_probs, known in shadows:
             documents.append([self.document_log_probs(log_probs, mask) for mask in masks])
@@ -165,7 +164,8 @@ class KindAudit:
         more: Mapping[str, Mapping[str, Compared]] | None = None,
         whole: Mapping[str, Compared] | None = None,
     ) -> tuple[dict[str, KindMembership], dict[str, JointArea]]:
-        """Return (membership attacks by kind of word, AUCs of the attacks on the whole text by attack name).
+        """Run the membership attacks on each kind of word alone (rare, direct, ordinary, …); return (results by kind,
+        simultaneous AUCs of the attacks ``whole``, on the whole text, by name).
 
         The intervals of all attacks of one risk are simultaneous: those of rare and direct words, and those of the
         whole text and of all other kinds.
@@ -219,8 +219,8 @@ class KindAudit:
     def _joint_aucs(
         self, attacks: Mapping[tuple[str, str], Compared], level: float
     ) -> dict[tuple[str, ...], JointArea]:
-        """Return (kind of word, attack name) -> AUC with an interval that holds simultaneously for all. Kind "" is the
-        whole text; each kind of word also has an AUC without holders of near-copies."""
+        """Return (kind of word, attack name) -> AUC with simultaneous intervals; kind "" is the whole text. Keys with a
+        third element, one for each kind of word, have AUCs without holders of near-copies."""
         scores: dict[tuple[str, ...], np.ndarray] = {key: one.own for key, one in attacks.items()}
         if self._kept is not None:
             scores |= {
@@ -232,9 +232,9 @@ class KindAudit:
     def _score_individuals(
         self, document_means: np.ndarray, base_means: np.ndarray | None, kind_number: int, shadows: KindShadows | None
     ) -> dict[str, Compared]:
-        """Return attack name (loss, reference, LiRA) -> scores of individuals. ``document_means`` and ``base_means``
-        have the mean log-probability of each document's words of one kind, under the model and its base;
-        ``kind_number`` is the row of that kind in ``shadows``."""
+        """Return attack name (loss, reference, LiRA, textbook LiRA) -> individuals' scores, from each document's mean
+        log-probability of words of one kind under the model and its base; ``kind_number`` is that kind's row in
+        ``shadows``."""
         loss, base = (
             self.aggregate_to_individuals(document_means),
             None if base_means is None else self.aggregate_to_individuals(base_means),
@@ -252,6 +252,8 @@ class KindAudit:
                 def total(
                     values: np.ndarray, known: np.ndarray, is_in: np.ndarray, textbook: bool = textbook
                 ) -> np.ndarray:
+                    """Return each individual's sum of LiRA scores over documents, float64 (I,), from the documents'
+                    ``values`` and their values under the shadows, ``known``."""
                     return self.aggregate_to_individuals(_lira(values, known, is_in, textbook), is_total=True)
 
                 found[name] = Compared(
@@ -268,8 +270,8 @@ class KindAudit:
         return (scores[sides[0]], scores[sides[1]]), (self.codes[sides[0]], self.codes[sides[1]])
 
     def _measure_attack(self, asked: Compared, area: JointArea | None, shadows: KindShadows | None) -> KindAttack:
-        """Return AUC and true-positive rates of one attack (``asked`` has its scores) on the model, and of the same
-        attack on each shadow model in turn."""
+        """Return AUC and true-positive rates of one attack, whose scores are ``asked``: on the model with its joint AUC
+        ``area`` and, with shadows, averaged over each shadow as the attacked model in turn."""
         scores, turns = asked.own, asked.turns
         usable = ~np.isnan(scores)
         sides, of_sides = self._split_sides(scores, usable)
@@ -292,8 +294,8 @@ class KindAudit:
     def _mean_of_all_and_exposed(
         self, memorisation: np.ndarray, shadow_means: np.ndarray, is_in: np.ndarray, spread: float = 1.0
     ) -> tuple[Estimate, Estimate | None]:
-        """Return two means with intervals: ``memorisation`` over all individuals, and d' times ``spread`` over the most
-        exposed tenth. The second is None if there are too few shadows."""
+        """Return two means with intervals: ``memorisation`` over all individuals; and d' (sensitivity index) times
+        ``spread`` over the most exposed tenth, None with too few shadows."""
         known = np.isfinite(memorisation)
         every = ratio_estimate(
             np.where(known, memorisation, 0.0), known.astype(float), self.codes, limit=None, **self.bootstrap
@@ -305,8 +307,8 @@ class KindAudit:
 
 
 def d_primes(scores: np.ndarray, is_in: np.ndarray) -> np.ndarray:
-    """Return each individual's d', float64 (I,): mean score under the shadow models trained on it minus that under the
-    others, divided by the pooled standard deviation. NaN if either kind of shadow is missing.
+    """Return each individual's d' (sensitivity index), float64 (I,): mean score under the shadow models trained on it
+    minus that under the others, in pooled standard deviations; NaN if either kind of shadow is missing.
 
     Parameters
     ----------
@@ -317,8 +319,8 @@ def d_primes(scores: np.ndarray, is_in: np.ndarray) -> np.ndarray:
 
 
 def _gap_and_spread(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return (mean score under the shadow models trained on an individual minus that under the others, float64 (I,);
-    standard deviation, pooled over individuals and these two groups). ``numbers`` are the scores, (shadows, I)."""
+    """Return (each individual's mean of ``numbers`` under the shadows trained on it minus that under the others,
+    float64 (I,); their standard deviation around these means, pooled). ``numbers`` are scores (shadows, I)."""
     means, squares, freedom = [], 0.0, 0
     for side in (is_in, ~is_in):
         count = side.sum(axis=0)
@@ -334,8 +336,8 @@ def _gap_and_spread(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray,
 
 
 def exposed_d_primes(scores: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return three arrays for the most exposed tenth of the individuals: row, sum of d', number of measurements (1 or
-    2). One half of the shadows selects the tenth, the other half measures d'.
+    """Return three arrays for the most exposed tenth of individuals: row, sum of d' (sensitivity index), number of
+    measurements (1 or 2). Half of the shadows selects the tenth, the other half measures.
 
     The mean is taken over measurements. A mean over individuals would be too low: who is selected by both halves was
     high in both. Shadows come in pairs, so each half has a model trained with and one trained without each individual.
@@ -357,9 +359,8 @@ def exposed_d_primes(scores: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray,
 
 
 def _lira(own: np.ndarray, numbers: np.ndarray, is_in: np.ndarray, textbook: bool) -> np.ndarray:
-    """Return LiRA's log likelihood ratio of each document's score ``own``, float64 (D,), from its scores under the
-    shadow models, ``numbers`` (shadows, D). NaN without a shadow model trained on it or one not (``textbook``: without
-    two of each).
+    """Return LiRA's log likelihood ratio of each document's score ``own``, float64 (D,), given its scores ``numbers``
+    (shadows, D); NaN without in- or out-shadows (``textbook``: without two of each).
 
     With one shadow a side the spread is unknown and set to 1, which does not change the order of the scores.
     """
@@ -381,8 +382,8 @@ def _lira(own: np.ndarray, numbers: np.ndarray, is_in: np.ndarray, textbook: boo
 
 
 def _without_target_pair(scores: np.ndarray, is_in: np.ndarray, target: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return ``scores`` and ``is_in`` without shadow ``target``, which is attacked, and without its complement. So each
-    individual is in the training of half of the rest.
+    """Return ``scores`` and ``is_in`` without the attacked shadow ``target`` and its complement, trained on the other
+    half, so that half of the remaining shadows are trained on each individual.
 
     With the complement, the target's individuals would be in one shadow fewer than the others, and a mean over fewer is
     noisier: the AUC of eight shadows that know nothing would be .47.
@@ -437,8 +438,8 @@ def _mean_shadow_auc(
 def _mean_shadow_tpr(
     scores: np.ndarray, is_in: np.ndarray, codes: np.ndarray, **bootstrap: Unpack[Bootstrap]
 ) -> Estimate | None:
-    """Return the mean true-positive rate at 1 % false positives on each shadow model as the target in turn; None if one
-    has fewer than 1,000 non-members. The interval is that of the median shadow."""
+    """Return the mean true-positive rate at 1 % false positives over the shadow models as targets in turn, with the
+    interval of the median one; None if one has fewer than 1,000 non-members."""
     found = []
     for row, known in zip(scores, is_in, strict=True):
         usable = np.isfinite(row)

@@ -26,8 +26,8 @@ UNITS, SMALLEST_SIDE = 40, 10
 def strata_of(
     all_codes: np.ndarray, codes: np.ndarray, scores: np.ndarray, units: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the stratum of each individual in ``all_codes``, int64: quantile groups by score, at most `NUM_STRATA` of
-    at least `UNITS` units. It is -1 without a score, or if there are too few units for two strata.
+    """Return the stratum of each individual in ``all_codes``, int64: up to `NUM_STRATA` quantile groups by score, with
+    at least `UNITS` units (individuals or households) each; -1 without a score or with too few units.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ def matched_area(
     strata: np.ndarray,
     **bootstrap: Unpack[Bootstrap],
 ) -> Matched | None:
-    """Return the AUC of scores within strata: the mean of the strata's AUCs, weighted by number of members. None if no
-    stratum has enough individuals of both sides.
+    """Return the AUC of an attack's scores among individuals of the same stratum: the mean of the strata's AUCs,
+    weighted by members. None if no stratum has enough individuals of both sides.
 
     The interval combines those of the strata by square-and-add [@zou2008].
 

@@ -41,8 +41,8 @@ SMALLEST_SIDE = 10
 
 
 def subgroup_labels(store: TokenStore, columns: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
-    """Return grouping name -> label of each individual of a token store, by ascending code. The groupings are thirds by
-    number of documents, thirds by total length, and those of ``columns``.
+    """Return name of a grouping -> label of each individual, by ascending code. Individuals are grouped into thirds by
+    number and by length of documents, and by each of ``columns``.
 
     The groupings are thirds by number of documents, thirds by total length in tokens, and one for each of ``columns``
     (one value for each individual). A grouping with a single group is left out.
@@ -73,8 +73,8 @@ def worst_subgroup(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> WorstSubgroup | None:
-    """Return the subgroup of individuals with the highest AUC interval, Bonferroni-corrected; None if no subgroup has
-    ten members and ten others.
+    """Return the subgroup of individuals with the highest AUC interval (Bonferroni-corrected for all subgroups), which
+    membership attacks hit hardest; None if none has ten members and ten others.
 
     Parameters
     ----------
@@ -132,7 +132,8 @@ class UserInferenceHoldout:
 
     @classmethod
     def of_audited(cls, audit: TokenStore, members: np.ndarray, holdout: TokenStore | None) -> UserInferenceHoldout:
-        """Return the holdout documents of individuals who have a document in the audit.
+        """Return those holdout documents (never trained on) whose individuals also have a document in the audit, with a
+        mask of those of members.
 
         Parameters
         ----------
@@ -154,7 +155,8 @@ class UserInferenceHoldout:
         return cls(holdout, np.isin(holdout.individual, audit.individual[members]))
 
     def blind(self, table: SurfaceTable, *, units: np.ndarray | None = None, seed: int) -> Blind:
-        """Return how well words of the holdout documents alone, without a model, separate members from others."""
+        """Return the AUC at which the holdout documents' words, lengths and dates, without a model, tell members from
+        others."""
         words = words_of(self.store)
         surfaces = table.surfaces(self.store.input_ids, words)
         features = BlindFeatures.of(words, surfaces, self.members, dates=_dates(table, surfaces), units=units)
@@ -172,8 +174,8 @@ class Membership:
     blind_holdout: Blind | None
 
     def with_areas(self, areas: Mapping[str, JointArea]) -> tuple[dict[str, MeasuredAttack], BestAttack | None]:
-        """Return (attacks with their AUC over that of the control filled in, best attack), given the attacks' AUCs with
-        simultaneous intervals."""
+        """Return (attacks by name, each with its AUC over that of its control filled in; the best attack or None) from
+        ``areas``, the attacks' AUCs with simultaneous intervals."""
         over = {name: area.over_base for name, area in areas.items()}
         attacks = {name: replace(one, over_base=over.get(name)) for name, one in self.membership.items()}
         return attacks, best_of({name: areas[name] for name in attacks if name in areas})
@@ -233,13 +235,13 @@ class AttackedIndividuals:
         return self._with_auc_without_copies(results, by_code), compared
 
     def strata(self) -> np.ndarray | None:
-        """Return each individual's stratum (by code) of equal propensity to be a member, estimated from words alone, if
-        the split was given; else None."""
+        """Return None: no strata of equal propensity to be a member are known here; a subclass may return each
+        individual's (by code)."""
         return None
 
     def score_individuals(self, name: str, document_scores: np.ndarray, control: np.ndarray | None) -> Compared:
-        """Return the individuals' scores of one attack, by ascending code, under the model and under its control, from
-        document scores."""
+        """Return the individuals' scores of one attack, by ascending code, from its document scores under the model and
+        under a ``control`` model."""
         asked = self.holdout if name in ON_HOLDOUT and self.holdout else self
         of_individuals = partial(
             scores_of, self.codes, individuals=asked.store.individual, is_total=EVERY_ATTACK[name].is_total
@@ -249,8 +251,8 @@ class AttackedIndividuals:
     def _with_auc_without_copies(
         self, results: dict[str, MeasuredAttack], by_code: dict[str, np.ndarray]
     ) -> dict[str, MeasuredAttack]:
-        """Return the attack results with their AUC without held-out individuals who hold near-copies added; unchanged
-        if these are few."""
+        """Return the attack results, each with its AUC without held-out individuals who hold near-copies of members'
+        documents; unchanged if those are few. ``by_code`` has the individuals' scores."""
         kept = self.kept
         if kept is None:
             return results
@@ -329,7 +331,8 @@ class MembershipAudit(AttackedIndividuals):
         further: Mapping[str, np.ndarray] | None = None,
         controls: Mapping[str, np.ndarray] | None = None,
     ) -> Membership:
-        """Return the results of every attack on a model.
+        """Run every configured membership attack; return its results on a model, with the blind baseline if the model
+        is the base model.
 
         Parameters
         ----------
@@ -352,7 +355,8 @@ class MembershipAudit(AttackedIndividuals):
 
     @cached_property
     def _blind_features(self) -> BlindFeatures:
-        """The blind baseline's features of the documents: words, dates, groups."""
+        """Features of the individuals' documents that may tell members from others without a model: words, length,
+        dates, groups."""
         dates = _dates(self.table, self.surfaces)
         return BlindFeatures.of(
             self.words, self.surfaces, self.members, dates=dates, groups=self._columns, units=self.units
@@ -360,11 +364,12 @@ class MembershipAudit(AttackedIndividuals):
 
     @cached_property
     def _strata(self) -> np.ndarray:
-        """Each individual's stratum by the blind baseline's score of membership."""
+        """Each individual's stratum of equal log-odds of membership, estimated from the documents without the model."""
         return strata_of(self.codes, *blind_scores(self._blind_features, self.config.seed), units=self.units)
 
     def strata(self) -> np.ndarray | None:
-        """Return the strata of the individuals if the split was given; None if it was drawn at random."""
+        """Return each individual's stratum of equal propensity to be a member if the split was given; None if members
+        were drawn at random."""
         return self._strata if self.split_given else None
 
     def document_scores(
@@ -389,8 +394,8 @@ class MembershipAudit(AttackedIndividuals):
         }
 
     def of_base(self, objective: str, base: TokenScores, mask: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """Return a base model's `document_scores` on the tokens of a mask; cached, as all checkpoints share the
-        base."""
+        """Return attack name -> the base model's document scores on the tokens of ``mask`` (None: all), float (D,);
+        cached, as all checkpoints share the base."""
         key = b"" if mask is None else hashlib.sha256(np.packbits(mask).tobytes()).digest()
         if (known := self._of_base.get(key)) is None or known[0] is not base:
             scores = base if mask is None else base.restrict_to(mask)
@@ -421,8 +426,8 @@ class OutControls:
         self._counts = np.zeros(audit.store.num_documents)
 
     def add(self, shadow: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Add one shadow, (token log-probabilities, bool mask of its training documents), to the running sums, and
-        return it unchanged."""
+        """Add one shadow model, (token log-probabilities, bool mask of its training documents), to the running sums of
+        document scores; return it unchanged."""
         log_probs, known = shadow
         for kind, base in self._bases.items():
             scores = replace(base, log_probs=np.where(np.isnan(base.log_probs), np.nan, log_probs))
@@ -433,8 +438,8 @@ class OutControls:
         return shadow
 
     def document_scores(self, kind: str = "") -> dict[str, np.ndarray]:
-        """Return attack -> each document's mean score under the shadows that were not trained on it, float64 (D,); NaN
-        where all were."""
+        """Return attack name -> each document's mean score by words of this kind ("": all) under the shadows that were
+        not trained on it, float64 (D,); NaN where all were."""
         with np.errstate(invalid="ignore"):
             return {name: total / self._counts for name, total in self._totals[kind].items()}
 

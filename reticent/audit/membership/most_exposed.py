@@ -51,8 +51,8 @@ def most_exposed_members(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> dict[Any, Told]:
-    """Return, for each attack, the members that it identifies: its true-positive rate at 1 % false positives, and the
-    number of members who score above every non-member.
+    """Return for each attack how many members it identifies surely: its true-positive rate at 1 % false positives and
+    the number of members who score above every non-member.
 
     Parameters
     ----------
@@ -108,14 +108,14 @@ class _Side:
     clusters: np.ndarray | None
 
     def highest_scores(self, scores: np.ndarray) -> np.ndarray:
-        """Return the scores of this side without NaN: one for each individual or, with households, the highest of each
+        """Return this side's scores that are not NaN, one an individual or, with households, the highest in each
         household."""
         own = scores[self.rows]
         there = ~np.isnan(own)
         return own[there] if self.clusters is None else cluster_tops(own[there], self.clusters[self.rows][there])
 
     def own_clusters(self) -> np.ndarray | None:
-        """Return the household number, from 0, of each individual of this side; None without households."""
+        """Return the household of each individual of this side, numbered from 0; None without households."""
         if self.clusters is None:
             return None
         return np.unique(self.clusters[self.rows], return_inverse=True)[1].reshape(-1)
@@ -129,8 +129,8 @@ def _are_enough(scores: np.ndarray, members: _Side, others: _Side) -> bool:
 def _low_fpr_rates(
     scores: Mapping[Any, np.ndarray], members: _Side, others: _Side, *, num_bootstrap: int, seed: int
 ) -> dict[Any, Estimate]:
-    """Return attack -> share of members above all but `FPR` of the non-members, with simultaneous bootstrap
-    intervals."""
+    """Return attack -> true-positive rate at the false-positive rate `FPR`, with bootstrap intervals that hold
+    simultaneously for all attacks."""
     if not scores:
         return {}
     ranked = {name: _Ranked.of(own[members.rows], own[others.rows]) for name, own in scores.items()}
@@ -173,14 +173,15 @@ class _Ranked:
 
     @classmethod
     def of(cls, members: np.ndarray, others: np.ndarray) -> _Ranked:
-        """Sort the scores of both sides, without NaN, and keep their order for resampling."""
+        """Sort the scores of both sides, without NaN, members' ascending and others' descending, and keep their
+        original order so that resamples need no sort."""
         rising, falling = np.argsort(members, kind="stable"), np.argsort(-others, kind="stable")
         rising, falling = rising[~np.isnan(members[rising])], falling[~np.isnan(others[falling])]
         return cls(members[rising], rising, others[falling], falling)
 
     def rates(self, member_counts: np.ndarray, other_counts: np.ndarray) -> np.ndarray:
-        """Return the true-positive rate at `FPR` in each bootstrap resample, float64. A row of either array counts how
-        often each individual is drawn in one resample."""
+        """Return the true-positive rate at the false-positive rate `FPR` in each bootstrap resample, float64; a row of
+        either array counts how often each individual is drawn."""
         running = np.cumsum(other_counts[:, self.order_of_others], axis=1)
         allowed = np.floor(FPR * running[:, -1:] + 1e-9)
         threshold = self.others[np.minimum((running <= allowed).sum(axis=1), len(self.others) - 1)]

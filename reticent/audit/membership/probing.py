@@ -33,8 +33,8 @@ _STREAM = 61
 
 
 def passage_lengths(store: TokenStore, window_length: int, special: SpecialIds) -> np.ndarray:
-    """Return the number of leading tokens of each document that are probed, int64 (D,), so that the passage and its
-    copy fit into one window; 0 for a document that is too short."""
+    """Return how many leading tokens of each document are probed, int64 (D,), so that this passage and a copy of it fit
+    into one window; 0 if too few."""
     most = min(PROBE_TOKENS, (window_length - int(special.prefix is not None)) // 2)
     return np.minimum(np.diff(store.doc_offsets), most) // STEP * STEP
 
@@ -53,7 +53,8 @@ def probe_score(
     seed: int,
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """Return the `probing_score` of every document, float64 (D,); NaN for documents shorter than eight tokens.
+    """Return each document's `probing_score`, the log-probability of its beginning alone minus that after a gapped copy
+    of it, float64 (D,); NaN for documents under eight tokens.
 
     The first token of a passage is not scored, because a model without a prefix token cannot predict it alone.
 

@@ -27,8 +27,8 @@ def withdrawn_attack(
     copied: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> KindAttack:
-    """Return the attack that scores each individual by the mean log-probability a token under the earlier release less
-    that under the later one.
+    """Return the result of the attack that tells who withdrew between two releases of a model: an individual's score is
+    the mean log-probability a token under the earlier release minus that under the later.
 
     Parameters
     ----------

@@ -40,8 +40,8 @@ def train_on_written(
     seed: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> PreTrainedModel:
-    """Fine-tune ``base`` in place on texts that ``model`` generates without a prompt, and return it as a reference
-    model.
+    """Fine-tune ``base`` in place on texts that ``model`` generates without a prompt; return it as a reference model
+    for membership attacks.
 
     Parameters
     ----------

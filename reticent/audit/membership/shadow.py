@@ -125,8 +125,8 @@ class ShadowAttacks:
         features, is_in = [], []
 
         def read() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-            """Yield (logit of each token's probability, whether its document was in the training) for each shadow; keep
-            its features and training mask in the lists of the caller."""
+            """Yield for each shadow (logit of each token's probability, whether the token's document was in its
+            training); append its document features and training mask to the lists of the caller."""
             for said, known in shadows:
                 features.append(said.features)
                 is_in.append(known)
@@ -162,44 +162,47 @@ def _attack_classifier(shadows: ShadowAttacks, models: Models) -> list[np.ndarra
 
 
 def _lira_online(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
-    """Return each model's LiRA scores from the mean log-probabilities of documents; one float64 (D,) for each model."""
+    """Return each model's LiRA log likelihood ratio of the documents' mean log-probabilities; one float64 (D,) for each
+    model."""
     return [lira_online_score(model.mean_log_prob, shadows.documents) for model in models]
 
 
 def _lira_offline(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
-    """Return each model's offline LiRA scores from the mean log-probabilities of documents; one float64 (D,) for each
-    model."""
+    """Return each model's offline LiRA scores (out-shadows only) of the documents' mean log-probabilities; one float64
+    (D,) for each model."""
     return [lira_offline_score(model.mean_log_prob, shadows.documents) for model in models]
 
 
 def _lira_sequence(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
-    """Return each model's LiRA scores, averaged over the tokens of each document; one float64 (D,) for each model."""
+    """Return each model's LiRA log likelihood ratio of token probabilities, averaged over each document's tokens; one
+    float64 (D,) for each model."""
     return [lira_sequence_score(model.log_probs, model.doc_offsets, shadows.tokens) for model in models]
 
 
 def _rmia(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
-    """Return each model's RMIA scores, from shadow models that were not trained on the document; one float64 (D,) for
-    each model."""
+    """Return each model's RMIA scores, with p(x) estimated from shadows not trained on the document (offline); one
+    float64 (D,) for each model."""
     average = offline_probability(shadows.out, shadows.slope)
     return [rmia_score(np.exp(model.mean_log_prob), average, shadows.population) for model in models]
 
 
 def _rmia_online(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
-    """Return each model's RMIA scores, from shadow models that were and that were not trained on the document; one
-    float64 (D,) for each model."""
+    """Return each model's RMIA scores, with p(x) estimated from shadows trained and shadows not trained on the
+    document; one float64 (D,) for each model."""
     average = online_probability(shadows.known, shadows.out)
     return [rmia_score(np.exp(model.mean_log_prob), average, shadows.population) for model in models]
 
 
 def _informia(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
-    """Return each model's InfoRMIA scores; one float64 (D,) for each model."""
+    """Return each model's InfoRMIA scores of the documents, from shadows that were not trained on them; one float64
+    (D,) for each model."""
     average = offline_probability(shadows.out, shadows.slope)
     return [informia_score(np.exp(model.mean_log_prob), average, shadows.population) for model in models]
 
 
 def _user_inference(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
-    """Return each model's mean log-probability less the mean over the shadows that were not trained on the
-    individual."""
+    """Return each model's mean log-probability of the documents minus its mean over the shadows that were not trained
+    on the individual; one float64 (D,) for each model."""
     without = mean_where(shadows.features[:, :, 0], ~shadows.is_in)
     return [model.mean_log_prob - without for model in models]
 
@@ -294,8 +297,8 @@ class ShadowControl(TypedDict, total=False):
 def shadow_scores(
     attacks: ShadowAttacks, names: Iterable[str], target: DocumentScores, base: DocumentScores
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return each attack's document scores as (target, base model), float64 (D,) each; NaN for the documents of RMIA's
-    population, in attacks that use it.
+    """Return attack name -> (document scores of the attacked model ``target``, document scores of the base model as
+    control), float64 (D,) each; NaN for documents that RMIA compares with.
 
     If members are distinguishable in the base model, which saw no individual, the two sides differ by themselves.
     """

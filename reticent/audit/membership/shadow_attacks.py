@@ -40,14 +40,15 @@ class Gaussians:
 
     @classmethod
     def of_one_spread(cls, mean_in: np.ndarray, mean_out: np.ndarray) -> Gaussians:
-        """Return Gaussians of variance 1, for unknown variances, where only the order of the scores counts."""
+        """Return Gaussians with these means and variance 1, for too few shadows to estimate a variance; only the order
+        of the resulting scores counts."""
         one = np.ones(len(mean_in))
         return cls(mean_in, one, mean_out, one)
 
 
 def fit_gaussians(shadows: Iterable[tuple[np.ndarray, np.ndarray]], *, prior: float = PRIOR_SHADOWS) -> Gaussians:
-    """Return the in- and out-Gaussians of each of n numbers, from one pair (values (n,), is_in bool (n,)) for each
-    shadow.
+    """Return the Gaussians of each of n numbers over the shadows trained on it (in) and those not (out), from one pair
+    (values (n,), is_in bool (n,)) for each shadow.
 
     A variance over four values is uncertain, and this is why LiRA fails with few shadows. So the variance of each side
     is (S + m·s0²) / (d + m). S is the sum of squares around the mean of its d + 1 values, s0² is the variance within
@@ -93,14 +94,16 @@ def mean_where(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
 
 
 def lira_online_score(values: np.ndarray, shadows: Gaussians) -> np.ndarray:
-    """Return LiRA's log N(v; in) - log N(v; out) of each number v, float64 (n,) (Carlini et al. 2022, algorithm 1)."""
+    """Return LiRA's log N(v; in) - log N(v; out) of each number v, float64 (n,), with the Gaussians of shadows trained
+    and not trained on it (Carlini et al. 2022, algorithm 1)."""
     known = (values - shadows.mean_in) ** 2 / shadows.variance_in + np.log(shadows.variance_in)
     unknown = (values - shadows.mean_out) ** 2 / shadows.variance_out + np.log(shadows.variance_out)
     return (unknown - known) / 2
 
 
 def lira_offline_score(values: np.ndarray, shadows: Gaussians) -> np.ndarray:
-    """Return offline LiRA's -log(1 - Φ((v - mean_out) / σ_out)) of each number v, float64 (n,).
+    """Return offline LiRA's -log(1 - Φ((v - mean_out) / σ_out)) of each number v, float64 (n,), from shadows not
+    trained on it only.
 
     The order of the numbers is that of Φ itself, but they do not all round to one value where Φ is 1. The mean over an
     individual's documents is Fisher's method of combining their p-values.
@@ -138,12 +141,14 @@ def offline_probability(out: np.ndarray, slope: float) -> np.ndarray:
 
 
 def online_probability(known: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """Return RMIA's p(x): the mean of in-shadows (``known``) and the mean of out-shadows with equal weights."""
+    """Return RMIA's p(x), a document's average probability: half the mean over shadows trained on it, ``known``, and
+    half that over the others, ``out``."""
     return (known + out) / 2
 
 
 def fit_offline_slope(known: np.ndarray, out: np.ndarray) -> float:
-    """Return RMIA's slope a, from 0 to 1, whose `offline_probability` is nearest to `online_probability`.
+    """Return RMIA's slope a, from 0 to 1, with which `offline_probability` from the out-shadows' mean ``out`` is
+    nearest to `online_probability`, which uses the in-shadows' mean ``known`` too.
 
     The fit minimises the squared relative error, because RMIA compares ratios. With the absolute error, a few easy
     texts would decide the fit.
@@ -194,7 +199,8 @@ def rmia_score(target: np.ndarray, average: np.ndarray, population: np.ndarray, 
 
 
 def attack_classifier_score(features: np.ndarray, is_in: np.ndarray, *targets: np.ndarray) -> list[np.ndarray]:
-    """Return the log-odds of membership by an attack classifier, one array (D,) for each of ``targets`` [@shokri2017].
+    """Return the log-odds of membership by a logistic regression trained on shadows' ``features``, one float64 (D,) for
+    each of ``targets`` [@shokri2017].
 
     The classifier is a logistic regression on standardised features. It is trained on the features of texts under
     in-shadows and under out-shadows, and does not see which text it scores.

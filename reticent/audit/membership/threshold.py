@@ -79,8 +79,8 @@ NUM_STEPS = 100
 
 
 def target_probabilities(k: int, noise: Noise | None) -> np.ndarray:
-    """Return the probability that a word passes the threshold ``k``, and so is something that the model learns to
-    predict, float64: entry u is for a word that u members use. The array ends where it is (nearly) 1."""
+    """Return the probability that a word which u members use passes the (perhaps noisy) threshold ``k`` and is a
+    prediction target, float64, by u from 0 until it is nearly 1."""
     if noise is None:
         return (np.arange(k + BEYOND + 1) >= k).astype(np.float64)
     shares = noise.shares(k, MOST_USERS)
@@ -100,8 +100,8 @@ class WordLikelihood:
     shares: np.ndarray
 
     def log_likelihood_ratio(self, gains: np.ndarray, num_users: np.ndarray) -> np.ndarray:
-        """Return for each word, float64, the log likelihood ratio of "one more individual than the ``num_users`` known
-        ones uses it among the members" against "no one more does".
+        """Return for each word, float64, the log likelihood ratio of "one more member than the ``num_users`` known ones
+        uses it" against "no one more does", from how much likelier the word became.
 
         Parameters
         ----------
@@ -120,8 +120,8 @@ class WordLikelihood:
 
 
 def fit_likelihood(values: np.ndarray, users: np.ndarray, shares: np.ndarray) -> WordLikelihood | None:
-    """Fit the score distributions of words that are targets and of words that are not, by expectation maximisation with
-    known mixture weights; None if either are too few.
+    """Fit normal distributions to the scores of words that are prediction targets and of words that are not, by
+    expectation maximisation with known shares of targets; None if either kind is too rare.
 
     Parameters
     ----------
@@ -157,19 +157,19 @@ FOLDS = 5
 
 
 def normalise_word(text: str) -> str:
-    """Return a word in Unicode normal form C without surrounding spaces: the form in which words are equal for an exact
-    count of support."""
+    """Return a word in Unicode normal form C without surrounding spaces, as words are compared when the individuals who
+    use exactly this spelling are counted."""
     return unicodedata.normalize("NFC", text).strip()
 
 
 def word_normaliser(surface: str) -> Callable[[str], str]:
-    """Return the function that normalises a word as an index with this surface form counts it (``exact``, ``casefold``
-    or ``fold``)."""
+    """Return the function that normalises the spelling of a word as the index does when it counts the word's users
+    (``exact``, ``casefold`` or ``fold``)."""
     if surface == "exact":
         return normalise_word
 
     def folded(text: str) -> str:
-        """Return the surface form of a word."""
+        """Return a word in the index's normalised spelling."""
         words = pa.array([text.strip()], pa.string())
         return str(pa.record_batch(_rust.apply_surface(words, surface=surface)).column("word")[0])
 
@@ -201,8 +201,8 @@ class _MemberScores:
         self.counts = np.bincount(pairs[0], minlength=num_words)
 
     def of(self, words: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return for each pair of a word and a member (score of the word in the member's texts, float64, 0 if these do
-        not contain it; whether they do, bool)."""
+        """Return for each pair of a word and a member (the word's score in the member's texts, float64, 0 if it is not
+        in them; whether it is, bool)."""
         keys = words * self._num_units + units
         place = np.searchsorted(self._keys, keys)
         found = np.append(self._keys, -1)[place] == keys
@@ -264,15 +264,16 @@ class ThresholdAudit:
             self._of_owners = spelt, unit, owned & (spelt != NO_SURFACE), ~in_span & (spelt != NO_SURFACE)
 
     def occurrences_of_names(self, k: int) -> _Pairs | None:
-        """Return the occurrences that the attack on owners of protected names scores: of each name outside spans in
-        other members' texts, where it is a prediction target only if no member owns it. None without spans."""
+        """Return the occurrences of each protected name in other members' texts, outside marked spans, where it is a
+        target only if no member owns it; None without marked spans."""
         if self._of_owners is None:
             return None
         spelt, unit, owned, free = self._of_owners
         num_words = int(spelt.max(initial=-1)) + 1
 
         def pairs_of(is_chosen: np.ndarray) -> np.ndarray:
-            """Return the distinct (word, unit) pairs of the words that the mask ``is_chosen`` selects, int (2, n)."""
+            """Return the distinct (word, individual or household) pairs of the words in the mask ``is_chosen``, int (2,
+            n)."""
             return np.asarray(np.unique(np.stack([spelt[is_chosen], unit[is_chosen]]), axis=1))
 
         word, owner = pairs_of(owned)
@@ -284,9 +285,9 @@ class ThresholdAudit:
         return _occurrences_of(owner[asked], word[asked], spelt, unit, np.flatnonzero(free & self.is_member[unit]))
 
     def occurrences_by_num_users(self, k: int, num_users: int) -> _Pairs:
-        """Return the occurrences, in other members' texts, of the words that exactly ``num_users`` individuals use,
-        with the subject whose membership each tests. For ``num_users`` = k all other users are members; for more users
-        at least k of them are."""
+        """Return the occurrences, in other members' texts, of words that exactly ``num_users`` individuals use, each
+        with the user whose membership it tests. With ``num_users`` = k all other users are members, with more at least
+        k of them."""
         key = (k, num_users)
         if key not in self._known:
             others, supports = self._num_other_members, self._support[self._word_of_pair]
@@ -297,12 +298,12 @@ class ThresholdAudit:
 
     @property
     def _num_other_members(self) -> np.ndarray:
-        """Number of other members who use the word of each (word, individual) pair; int array."""
+        """Number of members who use the word of each (word, individual) pair, that individual aside; int array."""
         return np.asarray(self._member_support[self._word_of_pair] - self.is_member[self._unit_of_pair])
 
     def _occurrences(self, is_chosen: np.ndarray) -> _Pairs:
-        """Return all occurrences, in other members' texts, of the words in the (word, individual) pairs that the mask
-        ``is_chosen`` selects."""
+        """Return all occurrences, in other members' texts, of the words whose (word, individual) pairs are in the mask
+        ``is_chosen``; the individual is the one attacked."""
         of_members = np.flatnonzero(self.is_member[self._units])
         found = _occurrences_of(
             self._unit_of_pair[is_chosen], self._word_of_pair[is_chosen], self._spelt, self._units, of_members
@@ -312,8 +313,8 @@ class ThresholdAudit:
     def measure(
         self, log_probs: np.ndarray, base: np.ndarray | None, k: int, noise: Noise | None = None
     ) -> ThresholdMembership:
-        """Return the membership attacks on a model that exploit the threshold k of protection, and their control on
-        words above it.
+        """Return the results of the membership attacks that exploit a protection threshold (a word is a prediction
+        target only if at least k members use it), and of a control on words with more users.
 
         Parameters
         ----------
@@ -344,8 +345,8 @@ class ThresholdAudit:
         )
 
     def _attack_owners(self, scores: np.ndarray, k: int) -> KindAttack | None:
-        """Return the attack on owners of protected words, whose names become less likely in others' texts; None if a
-        side has fewer than `FEWEST` owners."""
+        """Return the result of the attack on owners of protected names: members' names, never targets, become less
+        likely in others' texts. None if a side has fewer than `FEWEST` owners."""
         pairs = self.occurrences_of_names(k)
         if pairs is None:
             return None
@@ -353,8 +354,8 @@ class ThresholdAudit:
         return found if min(found.num_members or 0, found.num_nonmembers or 0) >= FEWEST else None
 
     def _attack_by_likelihood(self, scores: np.ndarray, k: int, noise: Noise | None) -> KindAttack | None:
-        """Return the attack that sums log likelihood ratios over all words near the threshold; None if too few words
-        are targets, or too few are not."""
+        """Return the result of the attack that sums, over an individual's words with about k users, the log likelihood
+        ratios of being one of them; None if too few words are targets, or are not."""
         shares = target_probabilities(k, noise)
         tells = np.flatnonzero(np.diff(shares) > 0)
         of_members = self._mean_scores_by_member(scores)
@@ -378,7 +379,7 @@ class ThresholdAudit:
         return self._subject_attack(np.stack([subject, word]), ratios, k, is_mean=False)
 
     def _mean_scores_by_member(self, token_scores: np.ndarray) -> _MemberScores:
-        """Return the mean score of each word over its occurrences in each member's texts."""
+        """Return each word's mean of ``token_scores`` over its occurrences in each member's texts."""
         known = np.isfinite(token_scores[self._places]) & self.is_member[self._units]
         columns = np.stack([self._spelt[known], self._units[known]])
         return _MemberScores(
@@ -386,13 +387,13 @@ class ThresholdAudit:
         )
 
     def _attack_pairs(self, token_scores: np.ndarray, occurrences: _Pairs, k: int | None = None) -> KindAttack:
-        """Return the result of the attack that scores a subject by the mean score of the subject's words in other
-        individuals' texts."""
+        """Return the result of the attack that scores an individual by the mean score of their words in other
+        individuals' texts; ``k`` as for `_subject_attack`."""
         return self._subject_attack(*_word_scores(token_scores, occurrences), k, is_mean=True)
 
     def _subject_scores(self, subject_and_word: np.ndarray, values: np.ndarray, *, is_mean: bool) -> np.ndarray:
-        """Return the mean or sum of ``values`` over each subject's words, float64 (individuals,); NaN without a word.
-        ``subject_and_word``, int (2, n), has the pair of each value."""
+        """Return the mean or sum of ``values`` over each attacked individual's words, float64 (individuals,), NaN
+        without a word; ``subject_and_word``, int (2, n), has the (individual, word) of each value."""
         codes, number = np.unique(subject_and_word[0], return_inverse=True)
         totals = np.bincount(number, values, minlength=len(codes))
         result = np.full(len(self.is_member), np.nan)
@@ -402,8 +403,8 @@ class ThresholdAudit:
     def _subject_attack(
         self, subject_and_word: np.ndarray, values: np.ndarray, k: int | None, *, is_mean: bool
     ) -> KindAttack:
-        """Return AUC and true-positive rates of the attack that scores a subject by the mean or sum of ``values`` over
-        the subject's words.
+        """Return AUC and true-positive rates of the attack that scores an individual by the mean or sum of ``values``
+        over their words.
 
         Up to ``k`` individuals share the score of a word; None skips the count of most exposed members, as for a
         control.
@@ -428,8 +429,8 @@ class ThresholdAudit:
         )
 
     def _most_exposed(self, scores: np.ndarray, k: int) -> Told | None:
-        """Return the share of all members that the attack identifies at 1 % false positives, those without a score
-        ranked lowest; None without scores."""
+        """Return the share of all members whom the attack with these ``scores`` identifies at 1 % false positives,
+        individuals without a score ranked lowest; None without scores."""
         if not np.isfinite(scores).any():
             return None
         asked = {"": np.where(np.isfinite(scores), scores, -np.inf)}
@@ -437,7 +438,8 @@ class ThresholdAudit:
         return most_exposed_members(asked, codes, self.is_member, self._uncopied, at_once=k, **self.bootstrap).get("")
 
     def _with_unit(self, estimate: Estimate) -> Estimate:
-        """Return the estimate over households if support counts households, else unchanged."""
+        """Return the estimate labelled as one over households if the users of words are counted by household, else
+        unchanged."""
         if not self._are_households:
             return estimate
         return replace(estimate.over_households(estimate.n or 0), unit="households")
@@ -445,7 +447,7 @@ class ThresholdAudit:
     def _resample_words(
         self, subject_and_word: np.ndarray, values: np.ndarray, is_mean: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Resample words by bootstrap; return the AUC and the share of members identified in each resample, float64
+        """Draw bootstrap resamples of the words; return the AUC and the share of members identified in each, float64
         (num_bootstrap,) each. Individuals without a drawn word are left out."""
         subject, word = subject_and_word
         codes, column = np.unique(subject, return_inverse=True)
@@ -473,8 +475,8 @@ class ThresholdAudit:
 
 
 def _widen_by_draws(estimate: Estimate, drawn: np.ndarray) -> Estimate:
-    """Return a share with its interval over individuals widened by the interval over words, whose bootstrap replicates
-    are ``drawn``."""
+    """Return a share or AUC with its interval over individuals widened by the interval over words, whose bootstrap
+    values are ``drawn``."""
     if estimate.value is None:
         return estimate
     drawn = drawn[np.isfinite(drawn)]
@@ -489,7 +491,8 @@ def _occurrences_of(
     unit_of_row: np.ndarray,
     rows_to_search: np.ndarray,
 ) -> _Pairs:
-    """Return the occurrences of each subject's word in the texts of other units, among the rows ``rows_to_search``."""
+    """Return the occurrences of each attacked individual's word (``subjects``, ``words``) in the texts of others, among
+    the rows ``rows_to_search`` of the word table."""
     order = rows_to_search[np.argsort(word_of_row[rows_to_search], kind="stable")]
     first, end = (np.searchsorted(word_of_row[order], words, side=side) for side in ("left", "right"))
     lengths = end - first
@@ -500,8 +503,8 @@ def _occurrences_of(
 
 
 def _word_scores(token_scores: np.ndarray, occurrences: _Pairs) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct (subject, word) pairs, int (2, n), and the score of each, float64 (n,): the mean over
-    occurrences in the texts of one other individual, then over these individuals."""
+    """Return the distinct (attacked individual, word) pairs, int (2, n), and a score of each, float64 (n,): the mean of
+    ``token_scores`` over each other individual's occurrences, then over these individuals."""
     known = np.isfinite(token_scores[occurrences.place])
     columns = np.stack([occurrences.subject[known], occurrences.word[known], occurrences.other[known]])
     return _group_means(*_group_means(columns, token_scores[occurrences.place[known]], num=3), num=2)

@@ -64,9 +64,8 @@ WITHOUT_COPIES = "held-out people with near-copies of members’ documents left 
 def keep_without_near_copies(
     codes: np.ndarray, is_member: np.ndarray, has_near_copy: np.ndarray | None
 ) -> np.ndarray | None:
-    """Return the mask of the individuals who remain once held-out individuals with near-copies of members' documents
-    are left out, bool (individuals,). None if near-copies were not searched, or at most a share `SHARE` of the held-out
-    individuals has one.
+    """Return the mask of individuals, bool (individuals,), without held-out ones who hold near-copies of members'
+    documents. None if nobody looked for these, or too few (a share of at most `SHARE`) hold any.
 
     Parameters
     ----------
@@ -80,8 +79,8 @@ def keep_without_near_copies(
 
 
 def index_mask_by_code(codes: np.ndarray, is_kept: np.ndarray | None) -> np.ndarray | None:
-    """Return a mask of individuals, given in the order of ``codes`` (ascending), as a bool array indexed by code; codes
-    that are absent are True. None stays None."""
+    """Return a mask of individuals in the order of ``codes`` (ascending) as a bool array indexed by code, True for
+    absent codes; None stays None."""
     if is_kept is None:
         return None
     found = np.ones(int(codes[-1]) + 1 if len(codes) else 0, dtype=bool)
@@ -126,15 +125,16 @@ def holds_chance(auc: Estimate) -> bool:
 
 
 def verdict_by_interval(auc: Estimate | None) -> str | None:
-    """Return the verdict on an AUC whose interval lies above or below chance; None if the interval contains chance."""
+    """Return "distinguishable" or the verdict for the opposite direction if an AUC's interval lies above or below 0.5;
+    None if it contains 0.5 or is missing."""
     if auc is None or holds_chance(auc):
         return None
     return DISTINGUISHABLE if is_over_chance(auc) else OTHER_WAY
 
 
 def with_attack_verdicts(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
-    """Return the models with a verdict and its reason added to every membership attack. The controls, a base model and
-    an unprotected twin, are found among ``models``.
+    """Return the models with a verdict (and its reason) on every membership attack, from its interval and its controls,
+    a base model and an unprotected twin found among ``models``.
 
     The controls belong to the same section and objective. Of a split that reticent drew, a shift of the base model is
     chance, which the interval holds already. Where the split was given, an attack without shadow models says nothing if
@@ -175,8 +175,8 @@ def with_attack_verdicts(models: Sequence[ModelEvidence]) -> list[ModelEvidence]
 
 
 def _why_rates_invalid(model: ModelEvidence, base: ModelEvidence | None) -> str | None:
-    """Return the reason why leak rates on a given split prove nothing: the base model already leaks more of one side.
-    None if they are valid."""
+    """Return why leak rates prove nothing if members were listed, not drawn at random: the base model already leaks
+    measurably more of one side. None if they are valid."""
     if base is None or not model.split_given or model is base:
         return None
     both = (base.excess or {}).get("both")
@@ -187,15 +187,16 @@ def _why_rates_invalid(model: ModelEvidence, base: ModelEvidence | None) -> str 
 
 
 def _why_unproven_without_base(kind: KindMembership, model: ModelEvidence, base: ModelEvidence | None) -> str | None:
-    """Return the reason if an attack on a given split proves nothing for lack of a base model, as words alone may
-    separate the sides; else None."""
+    """Return why attacks by this kind of word prove nothing: the split was given, there is no base model, and no AUC
+    differs from that of words without any model. None if this does not hold."""
     if base is not None or not model.split_given:
         return None
     return None if any(_beats_blind(attack.auc, model) for attack in kind.attacks.values()) else WITHOUT_BASE
 
 
 def _beats_blind(auc: Estimate, model: ModelEvidence) -> bool:
-    """Return whether an AUC's interval lies above or below that of the blind baseline by words."""
+    """Return whether an attack's AUC interval lies entirely above or below that of the blind baseline (members told
+    from others by words, without a model)."""
     blind = model.blind and model.blind.auc
     if not blind or blind.low is None or blind.high is None or auc.low is None or auc.high is None:
         return False
@@ -203,8 +204,8 @@ def _beats_blind(auc: Estimate, model: ModelEvidence) -> bool:
 
 
 def fault_of_split(base: ModelEvidence) -> str | None:
-    """Return the reason why the run is faulty if the two sides of a randomly drawn split differ in words, length or
-    dates alone, without any model; None if they do not."""
+    """Return why the run is at fault: the sides of a split drawn at random differ in words, length or dates more than
+    one in a thousand would; None if they do not."""
     for blind in (base.blind, base.blind_holdout):
         if not base.split_given and blind and blind.p_value is not None and blind.p_value < FAULT:
             return f"{blind.by or 'words'} alone tell the two sides, which one run in a thousand does by chance"
@@ -214,8 +215,8 @@ def fault_of_split(base: ModelEvidence) -> str | None:
 def why_sides_differ(
     model: ModelEvidence, base: ModelEvidence | None, controls: Callable[[ModelEvidence], Iterable[Estimate | None]]
 ) -> str | None:
-    """Return the reason why attacks without shadow models prove nothing, if the two sides of a given split differ
-    without the model; None if they do not.
+    """Return why attacks without shadow models prove nothing on a given split: members and others differ without the
+    model, in words or under the base model. None if they do not.
 
     Parameters
     ----------
@@ -232,7 +233,7 @@ def why_sides_differ(
 
 
 def _kind_aucs(kind: str, base: ModelEvidence) -> list[Estimate]:
-    """Return the AUCs of a base model's attacks by one kind of word."""
+    """Return the AUCs of the attacks on a base model by one kind of word (such as "rare")."""
     found = (base.by_kind or {}).get(kind)
     return [attack.auc for attack in found.attacks.values()] if found else []
 
@@ -274,15 +275,15 @@ def _verdict(
 
 
 def _simultaneous_auc(name: str, model: ModelEvidence, auc: Estimate) -> Estimate:
-    """Return the AUC with an interval that holds simultaneously for all attacks and for their differences to the base
-    model."""
+    """Return this attack's AUC with an interval that holds simultaneously for all attacks and for their excesses over
+    their controls."""
     low, high = ((model.best_attack and model.best_attack.intervals) or {}).get(name, (auc.low, auc.high))
     return simultaneous(replace(auc, low=low, high=high), 2)
 
 
 def _control_aucs(name: str, measured: MeasuredAttack, base: ModelEvidence) -> Iterator[Estimate | None]:
-    """Yield the base model's AUCs that serve as controls of an attack: the holdout's blind baseline if it applies, then
-    that of the same attack or of the loss."""
+    """Yield the AUCs that should be 0.5 if the attack is valid: its blind baseline on the holdout, if it scores that,
+    and its control, or else the base model's."""
     if name in ON_HOLDOUT and base.blind_holdout is not None:
         yield base.blind_holdout.auc
     yield measured.control or _auc_of(base, name) or _auc_of(base, "loss")

@@ -48,7 +48,8 @@ ROUNDING = 1e-3
 
 
 def check_host(url: str, allowed: str | None) -> str:
-    """Return the host name of a server's address, if texts may be sent there.
+    """Return the host name of a server's address; raise `PolicyError` unless it is this machine or ``allowed``, the one
+    host to which texts may be sent.
 
     Raises
     ------
@@ -67,7 +68,7 @@ def check_host(url: str, allowed: str | None) -> str:
 
 
 def is_endpoint(folder: Path) -> bool:
-    """Whether a model folder represents a server (`ENDPOINT`) instead of weights."""
+    """Whether a model folder holds the address of a server (file `ENDPOINT`) instead of weights."""
     return (folder / ENDPOINT).is_file()
 
 
@@ -82,7 +83,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def _completions(url: str, question: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the choices of a server's answer to a completions request, after up to `TRIES` attempts."""
+    """Return the choices in a server's answer to a completions request; raise `ArtifactError` if `TRIES` attempts give
+    none."""
     headers = {"Content-Type": "application/json"}
     if key := os.environ.get(KEY):
         headers["Authorization"] = f"Bearer {key}"
@@ -104,8 +106,8 @@ def _completions(url: str, question: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _token_log_probs(url: str, model: str, ids: list[int]) -> tuple[list[float], list[float]]:
-    """Return (log-probability of each token but the first, log-probability of the likeliest token at its position),
-    from the server."""
+    """Return two lists from a server: the log-probability of each token but the first, and that of the likeliest token
+    at the same position; raise `ArtifactError` if it gives none."""
     question = {"model": model, "prompt": ids, "max_tokens": 1, "echo": True, "logprobs": 1, "temperature": 0}
     found = next(iter(_completions(url, question)), {}).get("logprobs")
     own, tops = (found.get(name) if isinstance(found, dict) else None for name in ("token_logprobs", "top_logprobs"))
@@ -125,8 +127,8 @@ def _token_log_probs(url: str, model: str, ids: list[int]) -> tuple[list[float],
 
 
 def _log_prob(value: Any) -> float:
-    """Return a log-probability of an answer as a float; infinity if it is no number, NaN, or above 0 by more than
-    rounding."""
+    """Return a log-probability in a server's answer as a float; infinity if it is no number, NaN, or above 0 by more
+    than rounding."""
     is_one = isinstance(value, int | float) and value < ROUNDING
     return float(value) if is_one else math.inf
 
@@ -149,8 +151,8 @@ def score_endpoint(
     window_length: int,
     progress: Callable[[int], None] | None = None,
 ) -> TokenScores:
-    """Return the token scores of a store under a server's model; see `TokenScores`. Entropies are unknown, and of the
-    likeliest token only whether it is the true one. All are unscored if the server gives no log-probabilities.
+    """Return the scores of a store's tokens under a server's model; see `TokenScores`. Entropies, and which token is
+    likeliest if not the true one, are unknown; all are unscored if the server gives no log-probabilities.
 
     Parameters
     ----------
@@ -201,8 +203,8 @@ def score_endpoint(
 
 
 def _cached_answers(file: Path, num: int = 2) -> Iterator[tuple[str, Any]]:
-    """Yield (request digest, answer) from the cache file of earlier runs, those of ``num`` values only; a truncated
-    line is skipped."""
+    """Yield (digest of the request, answer) from the cache file of earlier runs, answers of ``num`` parts only; a
+    truncated line is skipped."""
     for line in file.read_text(encoding="utf-8").split("\n") if file.exists() else ():
         try:
             digest, *answer = json.loads(line)
@@ -240,7 +242,8 @@ class Server:
         seed: int = 0,
         progress: Callable[[int], None] | None = None,
     ) -> np.ndarray:
-        """Return the server's continuation of each prompt, tokenised here, in the form of `generate`.
+        """Return the server's continuations of the prompts, its texts tokenised here: int64 (prompts, num_samples,
+        num_tokens), -1 after the end, as from `generate`.
 
         A server may end a text where it likes.
 
@@ -315,7 +318,7 @@ class Server:
         return scores
 
     def retokenized(self, ids: np.ndarray) -> list[int]:
-        """Return the ids that the tokenizer gives to the text of ``ids``, which may differ from them."""
+        """Return the ids that the tokenizer gives to the decoded text of ``ids``, which may differ from ``ids``."""
         (text,) = self._tokenizer.decode([ids.tolist()], skip_special_tokens=False)
         (made,) = self._tokenizer.encode([text])
         return made.ids

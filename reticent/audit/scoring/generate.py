@@ -73,8 +73,8 @@ class Decoding:
         return f"sampling at temperature {self.temperature:g} from {among}"
 
     def log_probs(self, logits: torch.Tensor) -> torch.Tensor:
-        """Return the next token's log-probabilities (N, V) under this decoding scheme; minus infinity for tokens that
-        cannot be drawn."""
+        """Return the log-probabilities of the next token, (N, V), when it is drawn by this decoding scheme
+        (temperature, top-k); minus infinity for tokens that cannot be drawn."""
         if self.temperature == 0:
             only = torch.full_like(logits, -torch.inf, dtype=torch.float32)
             return only.scatter_(1, logits.argmax(-1, keepdim=True), 0.0)
@@ -151,7 +151,8 @@ def generate(
     batches = np.split(order, starts[1:])
 
     def write(*, static: bool) -> None:
-        """Generate all batches and store the tokens; ``static``: with a compiled model and a fixed number of rows."""
+        """Generate the continuations of all batches into the result; ``static``: with a compiled model, for which every
+        batch is filled up to the same number of rows."""
         config, done = _generation_config(decoding, num_tokens, num_samples, special, ends, static=static), 0
         with _seeded(seed, device_), without_own_settings(net), torch.inference_mode(not static):
             for rows in batches:
@@ -252,20 +253,22 @@ def score_continuations(
 
 
 def _num_rows(config: Any, length: int) -> int:
-    """Return how many rows of ``length`` tokens fit into a GPU batch, by keys, values and logits."""
+    """Return how many rows of ``length`` tokens fit into one GPU batch, by the memory for cached keys and values and
+    for logits."""
     text = config.get_text_config()
     keys = 2 * getattr(text, "num_hidden_layers", 1) * getattr(text, "hidden_size", 1) * length
     return max(1, min(MAX_KEYS // keys, MAX_LOGITS["cuda"] // text.vocab_size))
 
 
 def _is_compiled(net: Any, device: torch.device, num_steps: int) -> bool:
-    """Return whether the generation loop is compiled: on a GPU, for enough steps, if the model allows it."""
+    """Return whether to compile the generation loop: on a GPU, for at least `FEWEST_COMPILED` steps, if the model's
+    class supports it."""
     return device.type == "cuda" and num_steps >= FEWEST_COMPILED and bool(net._can_compile_fullgraph)
 
 
 def _check_lengths(model: Any, lengths: np.ndarray, num_tokens: int, num_samples: int, batch_size: int) -> None:
-    """Raise an error if a number is below 1, a prompt is empty, or prompt and continuation exceed the model's
-    context."""
+    """Raise `PolicyError` if a number is below 1 or a prompt is empty, `TrainingError` if a prompt with its
+    continuation exceeds the model's context."""
     if min(num_tokens, num_samples, batch_size) < 1:
         raise PolicyError("generation: num_tokens, num_samples and batch_size are 1 or more")
     if len(lengths) and lengths.min() < 1:

@@ -58,7 +58,7 @@ def sampled_documents(
     individual: np.ndarray, is_member: np.ndarray, seed: int, *, units: np.ndarray | None = None
 ) -> np.ndarray:
     """Return the ascending numbers of the documents that costly attacks score, int64: the first `MOST_DOCUMENTS` of
-    each of at most `MOST_MEMBERS` members and `MOST_OTHERS` others, chosen at random.
+    each of up to `MOST_MEMBERS` members and `MOST_OTHERS` others drawn at random.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def gradient_norms(
     device: str = "auto",
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """Return the Euclidean norm of the gradient, over all weights, of each document's mean loss on the tokens of
+    """Return for each document the Euclidean norm, over all weights, of the gradient of its mean loss on the tokens in
     ``mask``; float64 (num_documents,), NaN for documents not listed or without such a token.
 
     Parameters
@@ -157,8 +157,8 @@ class _DocumentBatch:
     _slots: dict[bool, tuple[int, torch.Tensor | None]] = field(default_factory=dict)
 
     def arrange_by_document(self, values: torch.Tensor) -> torch.Tensor:
-        """Arrange a layer's inputs or output gradients, (B, T, ...) or (N, ...), by document: return (U, L, ...), a row
-        of positions for each document, padded with zeros."""
+        """Return a layer's inputs or output gradients, (B, T, ...) by row or (N, ...) by position, as (U, L, ...): for
+        each of U documents its positions, padded with zeros."""
         is_rows = values.ndim == 3 or not values.is_floating_point()
         expected = self.given.shape if is_rows else self.wanted.shape
         if values.shape[: len(expected)] != expected or values.ndim > 3:
@@ -194,7 +194,7 @@ class _LossWindows:
         self._kind = "cuda" if self.device.type == "cuda" else "cpu"
 
     def num_counted_tokens(self, documents: np.ndarray) -> np.ndarray:
-        """Return for each document the number of tokens whose loss counts."""
+        """Return for each of these documents the number of its tokens whose loss counts."""
         return np.asarray(self._totals[self.bounds[documents + 1]] - self._totals[self.bounds[documents]])
 
     def iter_batches(self, documents: np.ndarray) -> Iterator[np.ndarray]:
@@ -234,7 +234,8 @@ class _LossWindows:
         return [part for part in (windows[is_whole], windows[~is_whole]) if len(part)]
 
     def of(self, documents: np.ndarray) -> list[_DocumentBatch]:
-        """Return the model inputs for these documents: a batch of their full windows, and one of their shorter ones."""
+        """Return the model inputs for these documents as batches: one of their windows of full length, one of their
+        shorter windows."""
         number = np.empty(self.windows.store.num_documents, dtype=np.int64)
         number[documents] = np.arange(len(documents))
         parts = self._split_by_length(documents)
@@ -262,7 +263,8 @@ class _LossWindows:
         return _DocumentBatch(num_documents, given, seen, wanted, labels, documents_of_windows, of_cells)
 
     def gradients(self, document: int) -> dict[Any, torch.Tensor]:
-        """Return the gradient of one document's summed loss by weight, computed by torch itself."""
+        """Return weight -> gradient of one document's summed loss, computed by torch itself, to check those that the
+        hooks compute."""
         self.net.zero_grad(set_to_none=True)
         windows = self._counted_windows(np.array([document]))
         for start in range(0, len(windows), ROWS_AT_ONCE):
@@ -287,7 +289,8 @@ def _normalised(layer: Any, read: torch.Tensor) -> torch.Tensor:
 
 
 def _kind_of(layer: Any) -> str:
-    """Return how a layer uses its weights: "linear", "embedding" or "layernorm"; raise `_Unknown` for any other."""
+    """Return how a layer uses its weights, "linear", "embedding" or "layernorm"; raise `_Unknown` for a layer of
+    another type."""
     name = type(layer).__name__
     if type(layer) in (torch.nn.Linear, torch.nn.Embedding, torch.nn.LayerNorm) or name == "Conv1D":
         return "linear" if name in ("Linear", "Conv1D") else name.lower()
@@ -298,7 +301,8 @@ def _kind_of(layer: Any) -> str:
 
 @lru_cache
 def _warn_of_single_documents(model_type: str) -> None:
-    """Warn, once for each type of model, that its documents are measured one at a time."""
+    """Warn, once for each type of model, that gradients are measured one document at a time, because a layer is of an
+    unknown kind or the hooks disagree with torch."""
     log_warning(
         f"gradients: a layer of {model_type} models has gradients that cannot be told apart in a batch; documents are "
         "asked one at a time"
@@ -381,7 +385,8 @@ class _Layers:
 
     @contextmanager
     def _hooked(self) -> Iterator[None]:
-        """Hook the layers within the context, with the weights' own gradients turned off."""
+        """Register the hooks on the layers within the context; there torch computes no gradients of the weights
+        themselves."""
         handles = [layer.register_forward_hook(self._on_forward) for layer in self.layers]
         for weight in self.weights:
             weight.requires_grad_(False)
@@ -394,7 +399,8 @@ class _Layers:
                 handle.remove()
 
     def _on_forward(self, layer: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        """Hook a layer's output, so that its gradient reaches `_on_backward` with the layer's input."""
+        """Hook a layer's output in a forward pass, so that the output's gradient reaches `_on_backward` together with
+        the layer's input."""
         if len(inputs) != 1 or not isinstance(output, torch.Tensor):
             raise _Unknown
         if not output.requires_grad:  # the first of a path
@@ -403,8 +409,8 @@ class _Layers:
         output.register_hook(lambda back: self._on_backward(layer, read, back))
 
     def _on_backward(self, layer: Any, read: torch.Tensor, back: torch.Tensor) -> None:
-        """Collect a layer's input and output gradient over the batches, and at the last batch add the layer's gradient
-        norms."""
+        """Collect a layer's input ``read`` and output gradient ``back`` over the documents' batches; at the last batch
+        add the layer's gradient norms."""
         assert self._batch is not None
         here = self._batch.arrange_by_document(read), self._batch.arrange_by_document(back.float())
         if not self._is_last:
@@ -417,7 +423,8 @@ class _Layers:
             self._add_layer(layer, *(torch.cat(both, dim=1) for both in zip(before, here, strict=True)))
 
     def _add_layer(self, layer: Any, read: torch.Tensor, back: torch.Tensor) -> None:
-        """Add the squared gradient norms of a layer's weight and bias for each document."""
+        """Add for each document the squared gradient norms of a layer's weight and bias, from its input ``read`` and
+        output gradient ``back``."""
         kind, trained = _kind_of(layer), set(map(id, self.weights))
         weight, bias = layer.weight, getattr(layer, "bias", None)
         if id(weight) in trained:
@@ -433,7 +440,8 @@ class _Layers:
             self._add_squares(bias, "bias", back.sum(1).square_().sum(1))
 
     def _add_squares(self, weight: Any, kind: str, squares: torch.Tensor, *factors: torch.Tensor) -> None:
-        """Add a weight's squared gradient norms; for a matrix tied between embedding and head also their cross term."""
+        """Add for each document a weight's squared gradient norm; of a matrix tied between embedding and head also the
+        cross term of its two uses."""
         if weight in self._tied:
             other, *before = self._tied[weight]
             uses = {kind: factors, other: tuple(before)}

@@ -19,7 +19,8 @@ BLOCK = 4096
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _reduce_rows(logits, true, reals, integers, num_rows, num_logits, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Triton kernel: compute log p, entropy, deviation, argmax, rank and top log p of one row of logits."""
+    """Triton kernel: store for one row of logits log p of the true token, entropy, standard deviation of log p, argmax,
+    rank of the true token, and log p of the argmax."""
     row = tl.program_id(0).to(tl.int64)
     values = logits + row * num_logits
     wanted = tl.load(values + tl.load(true + row)).to(tl.float32)
@@ -61,7 +62,8 @@ def _reduce_rows(logits, true, reals, integers, num_rows, num_logits, BLOCK: tl.
 
 
 def reduce_logits(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return the six columns of `reticent.audit.scoring.scores.score_logits` from logits in any precision on a GPU.
+    """Return six GPU arrays (N,), the statistics of `reticent.audit.scoring.scores.score_logits`, from logits of any
+    precision.
 
     Cost: each logit is read once.
     """

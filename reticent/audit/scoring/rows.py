@@ -41,7 +41,8 @@ def states_of(model: Any, head: Any, **inputs: Any) -> tuple[torch.Tensor, Any]:
 
 
 def is_shareable(cache: Any) -> bool:
-    """Return whether a key-value cache can be repeated for other rows: no sliding windows, no recurrent states."""
+    """Return whether a key-value cache can be copied to other rows with the same beginning: no sliding windows, no
+    recurrent states."""
     from transformers.cache_utils import DynamicLayer
 
     layers = getattr(cache, "layers", ())
@@ -67,9 +68,8 @@ def sum_log_probs(
     shared: int = 0,
     alike: int | None = None,
 ) -> np.ndarray:
-    """Return the summed natural log-probability of the tokens ``true`` of each row, by group of tokens, float64 (N, G).
-    A causal model reads the first ``shared`` columns once for every ``alike`` consecutive rows, in which they are
-    equal.
+    """Return each row's summed natural log-probability of the tokens ``true`` by group, float64 (N, G). A causal model
+    reads ``shared`` first columns once for every ``alike`` consecutive rows, where they are equal.
 
     Parameters
     ----------
@@ -137,8 +137,8 @@ def _batch_sums(
     alike: int,
     at_once: int,
 ) -> np.ndarray:
-    """Return `sum_log_probs` of one batch; ``shift`` is 1 for a causal model, else 0. The first ``shared`` columns are
-    equal in every ``alike`` consecutive rows."""
+    """Return the result of `sum_log_probs` for one batch, float64 (N, G); ``shift`` is 1 for a causal model, which
+    predicts a token one cell before it, else 0."""
 
     def moved(array: np.ndarray) -> torch.Tensor:
         """Return the array as a tensor on the model's device."""
@@ -169,8 +169,8 @@ def sum_choices(
     *,
     attention: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return for each of C alternative texts its summed log-probability at the cells that the mask ``is_predicted`` (N,
-    T) marks, float64 (N, C). All cells of a row are predicted in one pass.
+    """Return for each row and each of C alternative texts the summed log-probability at the cells in the mask
+    ``is_predicted`` (N, T), float64 (N, C); all cells of a row are predicted in one pass.
 
     Parameters
     ----------
@@ -196,8 +196,8 @@ def sum_choices(
 
 
 def _log_probs(states_ND: torch.Tensor, head: Any, tokens_NC: torch.Tensor) -> torch.Tensor:
-    """Return the log-probability of the tokens ``tokens_NC`` at each cell, float32 (N, C), computed in float32; without
-    a head the states are logits."""
+    """Return the log-probability of each of the tokens ``tokens_NC`` at its cell, float32 (N, C), from hidden states,
+    or from logits without a ``head``."""
     with torch.autocast(states_ND.device.type, enabled=False):
         logits = states_ND.float() if head is None else head(states_ND.float()).float()
     return logits.gather(1, tokens_NC) - logits.logsumexp(-1, keepdim=True)
@@ -206,8 +206,8 @@ def _log_probs(states_ND: torch.Tensor, head: Any, tokens_NC: torch.Tensor) -> t
 def _states(
     model: Any, head: Any, ids_NT: torch.Tensor, mask: torch.Tensor | None, shared: int, alike: int
 ) -> torch.Tensor:
-    """Return the hidden states of all columns from ``shared`` on, (N, T - shared, D); the logits if ``head`` is None.
-    If possible the columns before, equal in every ``alike`` consecutive rows, are read once for these."""
+    """Return the last hidden states (logits without a ``head``) from column ``shared`` on, (N, T - shared, D). Columns
+    before, equal in every ``alike`` rows, are read once where the cache allows it."""
     if shared and mask is None and alike > 1:
         _, cache = states_of(model, head, input_ids=ids_NT[::alike, :shared], use_cache=True)
         if is_shareable(cache):
@@ -218,8 +218,8 @@ def _states(
 
 
 def padded_rows(encoded: Any, spans: np.ndarray, special: SpecialIds) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return tokenised texts as rows padded on the right: (ids int64, groups int8, 0 at the tokens of the span and else
-    -1, attention bool), each (N, T).
+    """Return N tokenised texts as three arrays (N, T), padded on the right: ids, int64; groups, int8, 0 at the tokens
+    to score, those of the text's span, else -1; attention, bool.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ _EXP = tuple(np.float32(1 / math.factorial(n)) for n in range(7, 1, -1))
 
 def score_logits(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return six arrays (N,): log p of the true token, entropy, standard deviation of log p, argmax, rank of the true
-    token, and log p of the argmax. Log p is NaN where a logit of the row is NaN or infinite."""
+    token, log p of the argmax; log p is NaN in a row with a NaN or infinite logit."""
     fits_float32 = logits_NV.dtype in (torch.float32, torch.bfloat16)
     if logits_NV.device.type == "cpu" and fits_float32 and not logits_NV.requires_grad:
         return _columns_by_numba(logits_NV.float().contiguous(), true_N)
@@ -71,7 +71,8 @@ def score_logits(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.T
 
 @cache
 def _gpu_kernel(device: torch.device) -> Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, ...]] | None:
-    """Return the Triton function for a GPU; None, with a warning, if it cannot be compiled."""
+    """Return the Triton function that computes `score_logits` on a GPU; None, with a warning, if it cannot be
+    compiled."""
     try:
         from reticent.audit.scoring.logits_gpu import reduce_logits  # Triton
 
@@ -85,13 +86,13 @@ def _gpu_kernel(device: torch.device) -> Callable[[torch.Tensor, torch.Tensor], 
 
 
 def _columns_by_torch(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return the six columns of `score_logits`, computed by torch in float32."""
+    """Return the six arrays of `score_logits`, computed by torch in float32 with autocast off."""
     with torch.autocast(logits_NV.device.type, enabled=False):  # it would take the products for those of a model
         return _torch_columns(logits_NV, true_N)
 
 
 def _torch_columns(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return the six columns of `score_logits` from logits in any precision."""
+    """Return the six arrays of `score_logits`, computed by torch in float32 from logits in any precision."""
     log_p = torch.log_softmax(logits_NV.float(), dim=-1)
     true_log_p = log_p.gather(1, true_N[:, None])
     top, argmax = log_p.max(-1)
@@ -106,14 +107,14 @@ def _torch_columns(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch
 
 
 def _columns_by_numba(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return the six columns of `score_logits`, computed by Numba in several CPU threads."""
+    """Return the six arrays of `score_logits`, computed by Numba in several CPU threads."""
     logits, true, num_rows = logits_NV.numpy(), true_N.numpy(), len(true_N)
     reals, integers = np.empty((4, num_rows), np.float32), np.empty((2, num_rows), np.int32)
     num_parts = max(1, min(torch.get_num_threads(), num_rows))
     bounds = [num_rows * part // num_parts for part in range(num_parts + 1)]
 
     def score(part: int) -> None:
-        """Score one part of the rows."""
+        """Score one thread's share of the rows of logits."""
         rows = slice(bounds[part], bounds[part + 1])
         _score_rows(logits[rows], true[rows], reals[:, rows], integers[:, rows])
 
@@ -128,7 +129,7 @@ def _columns_by_numba(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[to
 
 @cache
 def _pool(num_threads: int) -> ThreadPoolExecutor:
-    """Return the thread pool of `_columns_by_numba`."""
+    """Return the pool of CPU threads that score logits by Numba."""
     return ThreadPoolExecutor(num_threads, thread_name_prefix="logits")
 
 
@@ -138,8 +139,8 @@ os.register_at_fork(after_in_child=_pool.cache_clear)
 
 @_jit
 def _score_rows(logits: np.ndarray, true: np.ndarray, reals: np.ndarray, integers: np.ndarray) -> None:
-    """Fill ``reals`` with log p, entropy, std and log p of the argmax, and ``integers`` with argmax and rank, of each
-    row of logits."""
+    """Fill for each row of logits ``reals`` with log p of the true token, entropy, standard deviation and log p of the
+    argmax, and ``integers`` with argmax and rank of the true token."""
     num_logits = logits.shape[1]
     weights = np.empty(num_logits, np.float32)
     for row in range(len(logits)):
@@ -204,7 +205,8 @@ LEAST_LENGTH = 0.75
 
 
 def score_causal(model: PreTrainedModel, store: TokenStore, special: SpecialIds, **options: Any) -> TokenScores:
-    """Return the scores of every token, predicted from the tokens before it in its window.
+    """Return the scores of every token of a store under a causal model, which predicts it from the tokens before it in
+    its window.
 
     The first token of a window is scored from the prefix token; without one it is not scored (NaN). Options are those
     of `score_models`.
@@ -213,8 +215,8 @@ def score_causal(model: PreTrainedModel, store: TokenStore, special: SpecialIds,
 
 
 def score_masked(model: PreTrainedModel, store: TokenStore, special: SpecialIds, **options: Any) -> TokenScores:
-    """Return the scores of every word, predicted while all its tokens are masked; each pass masks another random part
-    of the words.
+    """Return the scores of every token of a store under a masked model, each word predicted while all its tokens are
+    masked; each pass masks another random part of the words.
 
     Options are those of `score_models`.
     """
@@ -238,7 +240,8 @@ def score_models(
     progress: Callable[[int], None] | None = None,
     world: World | None = None,
 ) -> list[TokenScores]:
-    """Return the scores of a store's tokens under several models of one tokenizer, in one pass over the batches.
+    """Return one `TokenScores` (probability, entropy, rank of each token of the store) for each of several models with
+    one tokenizer, from one pass over the batches.
 
     Parameters
     ----------
@@ -287,7 +290,8 @@ def score_information(
     bf16: str = "auto",
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """Return InfoRMIA's score of every token, in nats, float32 (num_tokens,); NaN where not scored [@tao2026].
+    """Return the score of each token by InfoRMIA, a membership attack relative to ``reference``, in nats, float32
+    (num_tokens,); NaN where not scored [@tao2026].
 
     It is log p(x) - log q(x) of the true token x, less the mean of log p(z) - log q(z) over z drawn from q, which is
     minus the divergence of the model's prediction p from the reference's q: the gain on this token beyond the general
@@ -311,8 +315,8 @@ def score_information(
 
 
 def word_folds(store: TokenStore, folds: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (number of the pass, 0 to ``folds`` - 1, in which each token's word is masked and predicted; number of
-    each token's word form), int64 (num_tokens,) each, -1 outside words. Equal words have equal form numbers.
+    """Return two arrays, int64 (num_tokens,), -1 outside words: the pass (fold, 0 to ``folds`` - 1) in which each
+    token's word is masked and predicted, and a number of the word, equal for equal words.
 
     The words of a document are assigned to folds in random order; its folds differ in size by one word at most.
     """
@@ -391,12 +395,14 @@ class Scorer:
         return batches
 
     def run(self, objective: str, *, folds: int, all_occurrences: bool = False, seed: int = 0) -> None:
-        """Score every token of the store once; parameters as of `score_models`."""
+        """Score every token of the store once under all models, with options as for `score_models`; `results` then
+        returns the scores."""
         with fused_activations(*self.models):
             self._run(objective, folds=folds, all_occurrences=all_occurrences, seed=seed)
 
     def _run(self, objective: str, *, folds: int, all_occurrences: bool, seed: int) -> None:
-        """Score the store under the objective: causal windows in one pass, masked windows in one pass a fold."""
+        """Score every token of the store once: a causal model's windows in one pass, a masked model's in one pass for
+        each fold of words."""
         if objective != "mlm":
             for numbers, batch in self.batches():
                 positions = self.windows.token_positions(numbers, batch.input_ids.shape[1])
@@ -424,8 +430,8 @@ class Scorer:
                 self.score(input_ids, batch.attention, np.where(chosen, positions, -1))
 
     def _with_ends(self, ahead_BT: np.ndarray, positions_BT: np.ndarray, windows: np.ndarray) -> np.ndarray:
-        """Return ``ahead_BT``, the store position that each cell of a causal model predicts, with positions of
-        end-of-text tokens added if these are scored."""
+        """Return ``ahead_BT``, the store position of the token that each cell predicts, plus, if ends of texts are
+        scored, their positions after all tokens of the store."""
         if self._end is not None:
             documents = self.windows.documents[windows][:, None]
             last = positions_BT == self.store.doc_offsets[documents + 1] - 1
@@ -434,8 +440,8 @@ class Scorer:
 
     @torch.inference_mode()
     def score(self, input_ids_BT: np.ndarray, attention_BT: np.ndarray | None, positions_BT: np.ndarray) -> None:
-        """Score the tokens at the store positions ``positions_BT``, each predicted at its own cell of the batch; -1 is
-        not scored."""
+        """Score the tokens at the store positions ``positions_BT``, each predicted at that cell of the batch; a cell
+        with -1 is not scored."""
         for start in range(0, len(input_ids_BT), self._rows_at_once(input_ids_BT.shape[1])):
             rows = slice(start, start + self._rows_at_once(input_ids_BT.shape[1]))
             cells = np.flatnonzero(positions_BT[rows] >= 0)
@@ -460,8 +466,8 @@ class Scorer:
         cells: torch.Tensor,
         true_ids: torch.Tensor,
     ) -> None:
-        """Score the tokens ``true_ids`` at these positions of the store by the model's predictions at ``cells``,
-        indices into the flattened batch ``input_ids``."""
+        """Score the tokens ``true_ids`` at ``store_positions`` by every model's predictions at ``cells``, indices into
+        the flattened batch ``input_ids``."""
         num_own = int(np.count_nonzero(store_positions < self.store.num_tokens))
         for number, (model, head) in enumerate(zip(self.models, self._heads, strict=True)):
             with torch.autocast(self._kind, dtype=torch.bfloat16, enabled=self._bf16):
@@ -476,8 +482,8 @@ class Scorer:
     def _cell_states(
         model: Any, head: Any, input_ids: torch.Tensor, mask: torch.Tensor | None, cells: torch.Tensor
     ) -> torch.Tensor:
-        """Return the last hidden states (N, D) at these cells, indices into the flattened batch ``input_ids``; the
-        logits if ``head`` is None."""
+        """Return the last hidden states (N, D) at ``cells``, indices into the flattened batch ``input_ids``; the logits
+        if ``head`` is None."""
         with using_mask(model, mask):
             return logits_of(model, None if head is None else torch.nn.Identity(), input_ids, mask, cells)
 
@@ -515,8 +521,8 @@ class Scorer:
     def _reduce_cells(
         self, states: torch.Tensor, head: Any, true_ids: torch.Tensor, vocabulary: int, num_own: int
     ) -> tuple[torch.Tensor, ...]:
-        """Return the six columns of `score_logits` for the tokens ``true_ids`` from hidden states (logits if ``head``
-        is None), in pieces that fit into memory. The first ``num_own`` are tokens of documents, the rest ends of
+        """Return the six arrays of `score_logits` for the tokens ``true_ids`` from hidden states (logits without a
+        ``head``), in pieces that fit into memory; the first ``num_own`` are tokens of documents, the others ends of
         texts."""
         at_once = max(1, MAX_LOGITS[self._kind] // vocabulary)
         parts = [
@@ -533,7 +539,7 @@ class Scorer:
         return tensor.pin_memory().to(self.device, non_blocking=True) if self._kind == "cuda" else tensor
 
     def _store_oldest(self) -> None:
-        """Copy the oldest pending scores from the device into the arrays."""
+        """Copy the scores that have waited longest on the device into the arrays of results."""
         number, at, columns = self._pending.popleft()
         for name, column in zip(COLUMNS, columns, strict=True):
             self._scores[number][name][at] = column.cpu().numpy()
@@ -554,8 +560,8 @@ class _Information(Scorer):
         wanted: torch.Tensor,
         true: torch.Tensor,
     ) -> None:
-        """Store the InfoRMIA score of each token of ``true`` at the positions ``at``, from the model's and the
-        reference's logits at the cells ``wanted`` (indices into the flattened batch ``given``)."""
+        """Store the InfoRMIA score of each token of ``true`` at the store positions ``at``, from the model's and the
+        reference's logits at the cells ``wanted`` of the flattened batch ``given``."""
         with torch.autocast(self._kind, dtype=torch.bfloat16, enabled=self._bf16):
             each = zip(self.models, self._heads, strict=True)
             both = [self._cell_states(model, head, given, mask, wanted) for model, head in each]
@@ -571,7 +577,8 @@ class _Information(Scorer):
             raise TrainingError("information: logits of a model are not numbers; did training diverge?")
 
     def _information_of_cells(self, own: torch.Tensor, other: torch.Tensor, true_N: torch.Tensor) -> torch.Tensor:
-        """Return log p/q of the true token minus its mean under the reference q, float32 (N,)."""
+        """Return InfoRMIA's score of each true token, float32 (N,): log p/q minus its mean under q, where p is
+        predicted by the model's logits ``own``, q by the reference's, ``other``."""
         pairs = zip((own, other), self._heads, strict=True)
         logits = [cells if head is None else head(cells) for cells, head in pairs]
         with torch.autocast(self._kind, enabled=False):
@@ -581,7 +588,8 @@ class _Information(Scorer):
 
 
 def _join_processes(scores: dict[str, np.ndarray]) -> None:
-    """Combine the scores of all processes in place; each token was scored by at most one of them."""
+    """Combine the token scores of all processes in place, so that each process has all; every token was scored by at
+    most one."""
     own = scores["argmax"] >= 0
     for column in scores.values():
         # Scores of another process's rows are lower than anything here, so the largest is the score.

@@ -128,7 +128,8 @@ class BaseModelScores:
     asked: dict[str, np.ndarray] = field(default_factory=dict)
 
     def save(self, folder: Path) -> None:
-        """Write the scores to files in ``folder``, one for each kind that exists; they are as secret as the tokens."""
+        """Write a base model's scores to files in ``folder``, one file for each kind that exists; they are as
+        confidential as the tokens."""
         self.documents.to_parquet(folder / DOCUMENTS)
         if self.holdout is not None:
             self.holdout.to_parquet(folder / HOLDOUT)
@@ -139,8 +140,8 @@ class BaseModelScores:
 
     @classmethod
     def load(cls, folder: Path, path: Path, *, holdout: bool, candidates: bool) -> BaseModelScores:
-        """Return the scores that `save` wrote, with those of the holdout and of candidates if requested; raise
-        `ArtifactError` if they cannot be read. A base that was scored by an earlier version has no ``asked``."""
+        """Return the base model's scores that `save` wrote, with those of the holdout and of inversion candidates if
+        requested; raise `ArtifactError` if they cannot be read. Those of an earlier version lack ``asked``."""
         return cls(
             path,
             TokenScores.from_parquet(folder / DOCUMENTS),

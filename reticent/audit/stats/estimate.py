@@ -79,19 +79,20 @@ class Estimate:
 
     @property
     def num_resampled(self) -> int:
-        """Number of households (else individuals) that the interval resamples; 0 if withheld."""
+        """Number of households (or, without these, individuals) that the interval's bootstrap resamples; 0 if
+        withheld."""
         return self.num_households or self.n or 0
 
     def over_households(self, num_individuals: int) -> Estimate:
-        """Return the estimate, whose ``n`` counts households, with that number moved to ``num_households`` and ``n``
-        set to the number of individuals."""
+        """Return an estimate whose ``n`` counts households with that count in ``num_households`` instead, and ``n`` =
+        ``num_individuals``."""
         num_individuals = num_individuals if self.n else 0  # nothing to estimate
         return replace(
             self, n=num_individuals, num_households=self.n, method=self.method.replace("individual", "household")
         )
 
     def widened(self, below: float, above: float, lowest: float = 0.0) -> Estimate:
-        """Return the estimate with its interval widened by an independent error of half width ``below`` and ``above``
+        """Return the estimate with each half of its interval widened by an independent error, ``below`` or ``above``
         (root of the sum of squares), clipped to ``lowest`` and 1."""
         if self.value is None or self.low is None or self.high is None:
             return self
@@ -100,18 +101,19 @@ class Estimate:
         return replace(self, low=max(low, lowest), high=min(high, 1.0))
 
     def withhold_small_counts(self, raw: Estimate, cell: int) -> Estimate:
-        """Return the publishable estimate: the numbers of ``raw``, all withheld if 1 to ``cell`` - 1 individuals or
-        households are behind them."""
+        """Return the estimate as published: the numbers of ``raw``, the unpublished estimate, or none if 1 to ``cell``
+        - 1 individuals or households are behind them."""
         kept = replace(self, value=raw.value, low=raw.low, high=raw.high, n=raw.n, num_households=raw.num_households)
         return kept.withheld(cell) if 0 < raw.num_resampled < cell else kept
 
     def withheld(self, cell: int) -> Estimate:
-        """Return the estimate with all numbers removed, as fewer than ``cell`` units are behind them."""
+        """Return the estimate with all its numbers removed, because fewer than ``cell`` individuals or households are
+        behind them."""
         return replace(self, value=None, low=None, high=None, n=None, num_households=None, method=f"fewer than {cell}")
 
     def bounded(self, value: float, side: Literal["above", "below"], total: int | None = None) -> Estimate:
-        """Return the estimate with ``value`` as a bound in place of the exact value, which would reveal a small count.
-        ``side`` says where the exact value lies: "below" or "above" the bound.
+        """Return the estimate with the bound ``value`` in place of its exact value, which would reveal a small count
+        and lies ``side``, "above" or "below", the bound.
 
         The interval would reveal it too. With ``total``, of which ``value`` is a share, it is that of the bound itself,
         so all small counts have the same interval.
@@ -127,8 +129,8 @@ class Estimate:
         return replace(self, value=value, low=low, high=high, bound=side)
 
     def as_share(self, total: int | None, cell: int) -> Estimate:
-        """Return a share of ``total`` individuals in publishable form: a bound replaces it if fewer than ``cell``
-        individuals, or all but fewer than ``cell``, make it up."""
+        """Return a share of ``total`` individuals as published: a bound replaces it if 1 to ``cell`` - 1 individuals
+        make it up, or are missing from it."""
         if self.value is None or not total:
             return self
         # A rate over passages (an individual has several) can be positive and still less than one individual's share.
@@ -141,8 +143,8 @@ class Estimate:
 
 
 def simultaneous(estimate: Estimate, num: int, already: int = 1) -> Estimate:
-    """Return the estimate with an interval that holds simultaneously with ``num`` - 1 others (Bonferroni, by normal
-    quantiles).
+    """Return the estimate with a wider interval that holds simultaneously with those of ``num`` - 1 others (Bonferroni,
+    by normal quantiles).
 
     ``already``: the interval is simultaneous for so many numbers already, and shall be for ``num`` such families.
     """

@@ -45,8 +45,8 @@ TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
 def far_ends(
     numerator: np.ndarray, denominator: np.ndarray, *, least_share: float = LEAST_SHARE
 ) -> tuple[float, float]:
-    """Return a one-sided interval (low, high) of a rate over few individuals: Clopper-Pearson's end on the side away
-    from the nearer of 0 and 1, and the rate itself as the other end.
+    """Return an interval (low, high) of a rate over few individuals: the end away from the nearer of 0 and 1 is
+    Clopper-Pearson's at the effective sample size; the other is the rate itself.
 
     It is taken at the effective sample size [@korn1998], with one individual added, as an exact
     interval adds one event: as large as the individual of an average item, and with as high a rate as those who have
@@ -64,8 +64,8 @@ def far_ends(
 def _rare_side(
     numerator: np.ndarray, denominator: np.ndarray, least_share: float = LEAST_SHARE
 ) -> tuple[float, float, float]:
-    """Return three numbers for the rarer of the items counted and not counted: their share, the share that one more
-    individual would add, and the variance of the share."""
+    """Return three numbers for the rarer of the items counted and not counted: their share, by how much one more
+    individual would raise it, and its variance."""
     total, items = denominator.sum(), np.abs(numerator)
     share = float(items.sum() / total)
     if share > 0.5:
@@ -76,8 +76,8 @@ def _rare_side(
 
 
 def skewed_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, float]:
-    """Return the Student t interval (low, high) of an unbounded mean, shifted towards the longer tail by the first
-    skewness term of its expansion.
+    """Return the Student t interval (low, high) of sum(numerator) / sum(denominator), a mean without limits, shifted
+    towards the longer tail for skewness.
 
     A percentile bootstrap of few has at best the tails of a normal distribution; for exposures, whose tail is
     exponential, its upper end misses 12 of 100 times over 8 individuals.
@@ -96,7 +96,8 @@ def skewed_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, 
 
 
 def uneven_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, float]:
-    """Return the Student t interval (low, high) of a ratio whose denominators are uneven, such as lengths of texts.
+    """Return the Student t interval (low, high) of sum(numerator) / sum(denominator) where denominators, such as
+    lengths of texts, differ much between individuals.
 
     The individual with most of the items pulls the ratio towards their own, so their residual is too small; each
     residual is divided by one minus the individual's share of all items [@mackinnon1985]. The degrees of freedom are
@@ -111,8 +112,8 @@ def uneven_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, 
 
 
 def num_rare(numerator: np.ndarray, denominator: np.ndarray) -> float:
-    """Return the effective number of individuals behind a rate: so many individuals of equal size would give the same
-    uncertainty."""
+    """Return the effective number of individuals behind the rarer side of a rate: so many individuals with one item
+    each would give the same uncertainty."""
     share, step, variance = _rare_side(numerator, denominator)
     return share**2 * (1 - share) / (variance + step**2)
 
@@ -134,8 +135,8 @@ def square_and_add(a: Estimate, b: Estimate) -> tuple[float, float]:
 def score_auc_bounds(
     value: float, num_members: float, num_nonmembers: float, scores: np.ndarray, reach: float
 ) -> tuple[float, float]:
-    """Return the score interval (low, high) of an AUC: the two AUCs that lie ``reach`` of their own standard errors
-    from ``value`` [@newcombe2006, method 5].
+    """Return the score interval (low, high) of an AUC of ``value``: the two AUCs that lie ``reach`` of their own
+    standard errors from it [@newcombe2006, method 5].
 
     The standard error at 0.5 is that of the Mann-Whitney test, so no side is too small for it. ``scores`` are those
     of both sides: ties make it smaller, as in that test.
@@ -145,7 +146,8 @@ def score_auc_bounds(
     others = (num_members + num_nonmembers) / 2 - 1
 
     def is_inside(area: float) -> bool:
-        """Return whether ``value`` lies within ``reach`` standard errors of this AUC."""
+        """Return whether ``value`` lies within ``reach`` standard errors of the AUC ``area``, the errors being those at
+        ``area``."""
         spread = area * (1 - area) * (1 + others * ((1 - area) / (2 - area) + area / (1 + area)))
         return (value - area) ** 2 <= reach**2 * untied * spread / (num_members * num_nonmembers)
 
@@ -160,13 +162,14 @@ def score_auc_bounds(
 
 
 def is_certain(value: float, members: np.ndarray, nonmembers: np.ndarray) -> bool:
-    """Whether an AUC is the same in every resample: all pairs of the sorted scores have one order, or are tied."""
+    """Whether an AUC is the same in every bootstrap resample: every member's score is above every non-member's, or
+    below, or all are tied. Both arrays are sorted."""
     return value in (0.0, 1.0) or members[0] == members[-1] == nonmembers[0] == nonmembers[-1]
 
 
 def certain_auc_bounds(value: float, num_pairs: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return the interval (low, high) of an AUC of 0, 1 or 0.5, where all of ``num_pairs`` disjoint pairs have the same
-    order or are tied."""
+    """Return the Clopper-Pearson interval (low, high) of an AUC of 0, 1 or 0.5 that no bootstrap varies: ``num_pairs``
+    disjoint pairs all have the same order, or are all tied."""
     bound = clopper_pearson(0, num_pairs, level=level, one_sided=value in (0.0, 1.0))[1]
     if value in (0.0, 1.0):
         return (0.0, bound) if value == 0 else (1 - bound, 1.0)
@@ -219,8 +222,8 @@ def bootstrap_of(num_bootstrap: int, seed: int, units: np.ndarray | None) -> Boo
 
 
 def clusters_of(individuals: np.ndarray | None, units: np.ndarray | None) -> np.ndarray | None:
-    """Return the household number of each row, int64, from 0 without gaps. None if there are no households (``units``
-    None) and individuals are resampled.
+    """Return the number of each row's household, int64, from 0 without gaps; None if there are no households (``units``
+    None), so that individuals are resampled.
 
     Parameters
     ----------
@@ -261,9 +264,8 @@ def cluster_tops(values: np.ndarray, clusters: np.ndarray) -> np.ndarray:
 def iter_resamples(
     num: int, num_bootstrap: int, seed: int, *, rows: int | None = None, clusters: np.ndarray | None = None
 ) -> Iterator[np.ndarray]:
-    """Yield blocks of bootstrap resamples of ``num`` individuals as counts, float64 (at most ``rows``, num): how often
-    each individual is drawn. They do not depend on ``rows``. ``clusters`` has the household of each individual, whose
-    members are drawn together."""
+    """Yield blocks of bootstrap resamples of ``num`` individuals, float64 (at most ``rows``, num): how often each is
+    drawn. Individuals of one household (``clusters``) are drawn together; ``rows`` does not change the draws."""
     rows = rows or max(1, MAX_WEIGHTS // num)
     num_drawn = num if clusters is None else num_clusters(clusters)
     for done in range(0, num_bootstrap, rows):
@@ -295,7 +297,8 @@ def ratio_estimate(
     signed: bool = False,
     crowded: bool = True,
 ) -> Estimate:
-    """Return sum(numerator) / sum(denominator) with a percentile bootstrap interval over individuals.
+    """Return sum(numerator) / sum(denominator), each with an entry an individual, with a 95 % percentile bootstrap
+    interval over individuals.
 
     A rate of exactly 0 or 1 does not vary in a bootstrap; its far bound is Clopper-Pearson's over the individuals whose
     denominator is positive. Nor does a rate that is the same for all individuals; its bounds assume that as many others
@@ -353,8 +356,8 @@ def ratio_estimate(
 def _without_spread(
     numerator: np.ndarray, denominator: np.ndarray, unit: str, limit: float | None, signed: bool = False
 ) -> Estimate | None:
-    """Return the estimate with an exact interval where a bootstrap has no spread (no individual, one, a rate of exactly
-    0 or 1, equal rates), else None."""
+    """Return the estimate with an exact interval if a bootstrap cannot give one (no individual or one, a rate of
+    exactly 0 or 1, equal rates), else None."""
     numerator, denominator = _with_denominator(numerator, denominator)
     n = len(denominator)
     if n == 0:
@@ -387,8 +390,8 @@ def ratio_estimates(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> tuple[list[Estimate], np.ndarray]:
-    """Return (estimates of several rates over the same individuals, each as by `ratio_estimate`; their bootstrap
-    draws).
+    """Return (an estimate of each rate, one row of ``numerators`` and ``denominators``, over the same individuals, as
+    by `ratio_estimate`; the rates' bootstrap draws).
 
     All rates are resampled together. So a number that combines several of them (an F1 of precision and recall) can have
     an interval too.
@@ -437,8 +440,8 @@ def ratio_difference(
     limit: float | None = 1.0,
     signed: bool = False,
 ) -> Estimate:
-    """Return the difference of the rates of two independent sets of individuals, with its interval. Each set is
-    (numerator, denominator), with households (``units``) also the codes of its individuals.
+    """Return the difference of the rates of two independent sets of individuals, ``first`` minus ``second``, with its
+    interval. A set is (numerator, denominator) by individual and, with households (``units``), the individuals' codes.
 
     ``limit`` and ``signed`` describe each side, as in `ratio_estimate`. Without a limit, there is no interval if a side
     has a single individual.
@@ -484,13 +487,14 @@ def _household_sums(
 
 
 def _with_denominator(numerator: np.ndarray, denominator: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return numerator and denominator, float64, of the individuals whose denominator is above 0."""
+    """Return numerator and denominator, float64, without the individuals whose denominator is 0."""
     kept = denominator > 0
     return numerator[kept].astype(np.float64), denominator[kept].astype(np.float64)
 
 
 def _ratio_draws(numerator: np.ndarray, denominator: np.ndarray, num_bootstrap: int, seed: int) -> np.ndarray:
-    """Return the rate in each bootstrap resample, float64 (num_bootstrap,)."""
+    """Return sum(numerator) / sum(denominator) in each bootstrap resample of the individuals, float64
+    (num_bootstrap,)."""
     blocks = iter_resamples(len(denominator), num_bootstrap, seed)
     return np.concatenate([(weights @ numerator) / (weights @ denominator) for weights in blocks])
 
@@ -520,7 +524,8 @@ def one_run_epsilon(num_canaries: int, num_guesses: int, num_right: int, delta: 
     """
 
     def p_value(epsilon: float) -> float:
-        """Return an upper bound on the probability of so many right guesses if the training had this epsilon."""
+        """Return an upper bound on the probability of at least so many right guesses if the training had this
+        ``epsilon``."""
         q = 1 / (1 + math.exp(-epsilon))
         beta = float(stats.binom.sf(num_right - 1, num_guesses, q))
         i = np.arange(1, num_right + 1)
@@ -575,8 +580,8 @@ def auc_estimate(
     units: np.ndarray | None = None,
     level: float = LEVEL,
 ) -> Estimate:
-    """Return the area under the ROC curve of two sets of scores (ties count half), with an interval by bootstrap over
-    the individuals of both.
+    """Return the area under the ROC curve of two sets of scores (ties count half), with a bootstrap interval over the
+    individuals of both sides.
 
     An area of exactly 0 or 1 does not vary in a bootstrap, nor does one of equal scores. There are min(members,
     non-members) disjoint pairs, and all have the same order or are all tied, so the bounds are Clopper-Pearson's over
@@ -606,8 +611,8 @@ def is_narrow(value: float, sizes: tuple[float, float]) -> bool:
 
 
 def _effective_size(clusters: np.ndarray) -> float:
-    """Return the number of equally large households that would give the same uncertainty [@kish1965], from the
-    household of each row."""
+    """Return the number of equally large households that would give the same uncertainty [@kish1965]; ``clusters`` has
+    the household of each row."""
     sizes = np.unique(clusters, return_counts=True)[1].astype(np.float64)
     return float(sizes.sum() ** 2 / max((sizes**2).sum(), 1.0))
 
@@ -615,8 +620,8 @@ def _effective_size(clusters: np.ndarray) -> float:
 def _clusters_of_sides(
     individuals: Sides | None, units: np.ndarray | None, orders: Sides
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Return the household numbers of (members, non-members), each in its sorted order; None where individuals are
-    resampled."""
+    """Return the household numbers of members and of non-members, each permuted by its array in ``orders``; None where
+    individuals are resampled."""
     if individuals is None:
         return clusters_of(None, units), None
     members, nonmembers = (clusters_of(codes[order], units) for codes, order in zip(individuals, orders, strict=True))
@@ -668,7 +673,8 @@ def _resample_sides(
     num_bootstrap: int,
     seed: int,
 ) -> Iterator[Sides]:
-    """Yield bootstrap resamples of the (members', non-members') scores."""
+    """Yield (members' scores, non-members' scores) of each bootstrap resample; individuals of one household (``own``,
+    ``others``) are drawn together."""
     if own is None or others is None:
         random = generator(seed, 7)
         for _ in range(num_bootstrap):
@@ -782,7 +788,7 @@ def clustered_auc(
 def _sorted_side(
     scores: np.ndarray, individuals: np.ndarray, side: np.ndarray, usable: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return (ascending scores of one side's documents, number of each document's individual, number of
+    """Return (ascending scores of one side's usable documents, number of each document's individual from 0, number of
     individuals)."""
     # Individuals without a usable document are counted too, so every attack resamples the same individuals.
     codes, number = np.unique(individuals[side], return_inverse=True)
@@ -810,8 +816,8 @@ def joint_areas(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> dict[Any, JointArea]:
-    """Return name -> AUC of several attacks on the same individuals, with intervals that hold simultaneously. Attacks
-    without an AUC are left out.
+    """Return name -> AUC of several attacks on the same individuals, and its excess over a control's, with intervals
+    that hold simultaneously. Attacks without an AUC are left out.
 
     The intervals of all of them hold simultaneously: value ± c · standard error, where c is the quantile ``level`` over
     the draws of the largest |draw - value| / standard error of any number (max-statistic bootstrap). The interval of
@@ -840,7 +846,7 @@ def joint_areas(
         }  # fmt: skip
 
     def area(document_scores: np.ndarray) -> _Drawn:
-        """Return the AUC of an attack's document scores, with its bootstrap draws and sample sizes."""
+        """Return the AUC of one attack's scores, with its bootstrap draws and sample sizes."""
         own, drawn = clustered_auc(document_scores, individuals, is_member, num_bootstrap=num_bootstrap, seed=seed)
         members, others = (individuals[~np.isnan(document_scores) & side] for side in (is_member, ~is_member))
         sizes = len(np.unique(members)), len(np.unique(others))
@@ -886,14 +892,14 @@ class _Drawn(NamedTuple):
 
     @property
     def value(self) -> float:
-        """Value of the AUC, a number from 0 to 1."""
+        """Value of the AUC, which must exist."""
         assert self.auc.value is not None
         return self.auc.value
 
 
 def joint_reach(values: np.ndarray, draws: np.ndarray, level: float) -> tuple[float, np.ndarray]:
-    """Return (number of standard errors to which simultaneous intervals reach, standard error of each value, float64),
-    by the max-statistic over the bootstrap draws."""
+    """Return (by how many standard errors intervals must extend to hold simultaneously at ``level``; standard error of
+    each value, float64), from the bootstrap draws by the max-statistic."""
     usable = draws[:, ~np.isnan(draws).any(axis=0)]
     spread = usable.std(axis=1, ddof=1) if usable.shape[1] > 1 else np.zeros(len(values))
     varies = spread > SAME
@@ -904,7 +910,8 @@ def joint_reach(values: np.ndarray, draws: np.ndarray, level: float) -> tuple[fl
 
 
 def _simultaneous_area(drawn: _Drawn, reach: float, standard_error: float, level: float, method: str) -> Estimate:
-    """Return the AUC with its simultaneous interval, which reaches ``reach`` standard errors to each side."""
+    """Return the AUC with an interval of ``reach`` standard errors to each side, at least, which then holds
+    simultaneously with others."""
     auc, value = drawn.auc, drawn.value
     if auc.method in (EXACT, TIED):
         low, high = certain_auc_bounds(value, min(drawn.sizes), level)
@@ -919,8 +926,8 @@ def _simultaneous_area(drawn: _Drawn, reach: float, standard_error: float, level
 def _area_over_control(
     own: _Drawn, control: _Drawn, reach: float, standard_error: float, level: float, method: str
 ) -> Estimate:
-    """Return 0.5 plus an attack's AUC minus its control's on the same individuals, with its simultaneous interval; all
-    clipped to 0 and 1."""
+    """Return 0.5 + AUC of an attack - AUC of its control on the same individuals, with an interval of ``reach``
+    standard errors to each side, at least; all clipped to 0 and 1."""
     value = CHANCE + own.value - control.value
     low, high = value - reach * standard_error, value + reach * standard_error
     if standard_error <= SAME or min(own.sizes) < FEW_ON_A_SIDE:  # the resamples say too little
@@ -965,8 +972,8 @@ def excess_of(
     signed: bool = False,
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
-    """Return the rate of members, that of held-out individuals and their difference, with intervals. Each side is given
-    as arrays (numerator, denominator, code) with an entry for each individual.
+    """Return the rate of members, that of held-out individuals and their difference, with intervals; each side is three
+    arrays by individual, (numerator, denominator, code).
 
     ``limit`` and ``signed`` have the meaning that they have in `ratio_estimate`.
     """
@@ -986,8 +993,8 @@ def two_sides(
     kept: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
-    """Return the mean of ``values`` over members, that over held-out individuals and their difference, with intervals
-    clustered by individual.
+    """Return the mean of the documents' ``values`` over members, that over held-out individuals and their difference,
+    with intervals clustered by individual.
 
     Parameters
     ----------
@@ -999,8 +1006,8 @@ def two_sides(
     """
 
     def sums(is_on_side: np.ndarray) -> Counts:
-        """Return (sum of ``values``, number of rows, code) of each individual of the side that the mask selects, as
-        three arrays."""
+        """Return three arrays with an entry for each individual whose documents are in the mask: sum of their
+        ``values``, number of documents, code."""
         codes, row = np.unique(individuals[is_on_side], return_inverse=True)
         row = row.reshape(-1)
         totals = np.bincount(row, weights=values[is_on_side], minlength=len(codes))

@@ -67,8 +67,8 @@ class Drawn:
 
     @cached_property
     def error_weight(self) -> np.ndarray:
-        """Weight of each document's residual in the standard error, float64, shape (D,): `weight` with the finite
-        population correction."""
+        """Weight of each document's residual in the standard error, float64, shape (D,): `weight`, the documents it
+        represents, with the finite population correction."""
         unseen = 1 - self.drawn[self.stratum] / self.sizes[self.stratum]
         return self.weight * np.sqrt(unseen)
 
@@ -87,14 +87,15 @@ class Drawn:
         return np.bincount(self.individual if self.household is None else self.household, weights=values)
 
     def over_individuals(self, estimate: Estimate, num_items: np.ndarray) -> Estimate:
-        """Return an estimate over households with ``n`` replaced by the number of individuals who have an item;
-        unchanged without households."""
+        """Return an estimate whose ``n`` counts households with ``n`` = number of individuals who have an item
+        (``num_items`` by document); unchanged without households."""
         if self.household is None:
             return estimate
         return estimate.over_households(int((self.by_individual(num_items) > 0).sum()))
 
     def step(self, num_rare: np.ndarray, num_items: np.ndarray, crowd: float, *, at_most: str) -> float:
-        """Return how many rare items (weighted) one more, unseen individual could add at most.
+        """Return how many rare items, such as missed identifiers, one more individual outside the sample could add at
+        most, weighted to the corpus.
 
         If no rare item was seen, the bound is the number of items of the individual of an average item ("typical"):
         then the far end is the exact one of Clopper and Pearson over individuals. Otherwise it is the largest of five
@@ -114,7 +115,8 @@ class Drawn:
         return max(float(seen.max()), crowded * most, one, LEAST_SHARE * typical, known)
 
     def variance(self, values: np.ndarray) -> float:
-        """Return the variance of the estimated total of ``values``, float64, shape (D,)."""
+        """Return the variance of the corpus total that is estimated from ``values``, one for each sampled document,
+        float64, shape (D,)."""
         n = self.drawn[self.stratum]
         means = np.bincount(self.stratum, weights=values, minlength=len(self.sizes))[self.stratum] / n
         # The mean of a stratum with one document is that document, so its whole value counts as the residual.
@@ -124,7 +126,8 @@ class Drawn:
 
 
 def sampled_share(drawn: Drawn, part: np.ndarray, whole: np.ndarray, *, crowd: float = 0.0) -> Estimate:
-    """Return the corpus share sum(part) / sum(whole) with its interval, estimated from the sampled documents.
+    """Return the share sum(part) / sum(whole) in the corpus with its 95 % interval, estimated from the counts in each
+    document of a stratified sample.
 
     Parameters
     ----------
@@ -169,8 +172,8 @@ def sampled_share(drawn: Drawn, part: np.ndarray, whole: np.ndarray, *, crowd: f
 
 
 def sampled_total(drawn: Drawn, counts: np.ndarray, whole: np.ndarray, *, crowd: float = 0.0) -> Estimate:
-    """Return the corpus total sum(counts) with its interval, estimated from the sampled documents; never less than the
-    sum in the sample.
+    """Return the total of ``counts`` in the corpus with its 95 % interval, estimated from the sampled documents; never
+    less than their sum in the sample.
 
     Parameters
     ----------

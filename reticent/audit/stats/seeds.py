@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 
 def average_over_seeds(models: Sequence[ModelEvidence], small_cell: int = 5) -> list[ModelEvidence]:
-    """Return one entry, a mean over seeds, for each (model, objective, recipe, epoch), in the order of the audit.
+    """Return one entry, the mean of the trainings with different seeds, for each (model section, objective, recipe,
+    epoch), in the order of the audit.
 
     An entry with one training, or without a seed, stays as it is. Counts are means, rounded up. Ledgers are sums.
     Curves are those of the first seed. A number that one of the trainings lacks has no mean. A withheld count (None)
@@ -73,12 +74,13 @@ def classification_over_seeds(result: ClassificationEvidence, small_cell: int = 
 
 
 def max_num_trainings(models: Sequence[ModelEvidence]) -> int:
-    """Return the largest number of trainings that any entry is a mean of; 1 for none."""
+    """Return the largest number of trainings (seeds) that any of these entries is a mean of; 1 if none is a mean."""
     return max((model.num_trainings or 1 for model in models), default=1)
 
 
 def _merge_trainings(entries: Sequence[ModelEvidence], cell: int) -> ModelEvidence:
-    """Return the mean of several trainings' entries, with the sum of their ledgers."""
+    """Return one entry for several trainings that differ in their seed: the mean of their evidence, and the sum of
+    their counts of prediction targets (ledgers)."""
     # These fields describe one training and have no mean.
     own = [
         replace(entry, name=entries[0].name, seed=None, training=None, ledger=None, digest=None, kin=None)
@@ -93,7 +95,7 @@ def _merge_trainings(entries: Sequence[ModelEvidence], cell: int) -> ModelEviden
 
 
 def _sum_ledgers(ledgers: Sequence[Ledger]) -> Ledger:
-    """Return the sum of ledgers, field by field."""
+    """Return the sum, field by field, of several trainings' counts of their prediction targets (ledgers)."""
     return replace(
         ledgers[0], **{part.name: sum(getattr(one, part.name) for one in ledgers) for part in fields(ledgers[0])}
     )
@@ -102,8 +104,8 @@ def _sum_ledgers(ledgers: Sequence[Ledger]) -> Ledger:
 def _best_attack(
     best_of_trainings: Sequence[BestAttack | None], membership: dict[str, MeasuredAttack]
 ) -> BestAttack | None:
-    """Return the attack whose interval, averaged over several trainings, lies farthest up. Each training may have
-    another best attack of its own."""
+    """Return the attack whose AUC interval, averaged over trainings, has the highest lower end; each training may have
+    another best attack. None without common intervals."""
     first, of_all = best_of_trainings[0], [(best and best.intervals) or {} for best in best_of_trainings]
     known = [name for name, attack in membership.items() if attack.auc.value is not None]
     names = [name for name in known if all(name in intervals for intervals in of_all)]
@@ -118,7 +120,8 @@ def _best_attack(
 
 
 def _mean_of(values: Sequence[Any], cell: int) -> Any:
-    """Return the mean over trainings of one field: estimates, counts, evidence, or mappings and lists of them."""
+    """Return the mean over trainings of one field, whatever it holds: estimates, counts, evidence, or mappings and
+    lists of these. Other values are those of the first training, None if one lacks them."""
     first = values[0]
     if all(isinstance(value, Estimate) for value in values):
         return _mean_estimate(values, cell)
