@@ -206,8 +206,8 @@ class Bootstrap(Draws):
 
 
 def bootstrap_of(num_bootstrap: int, seed: int, units: np.ndarray | None) -> Bootstrap:
-    """Return the bootstrap settings of an audit's intervals, with households to resample where a unit has several
-    individuals.
+    """Return the bootstrap settings of an audit's intervals; they resample households, given by ``units``, if one has
+    several individuals.
 
     Parameters
     ----------
