@@ -272,12 +272,11 @@ def _texts_to_append(
 
 
 def mark_spans(file: Path, planted: Planted, doc_ids: pa.Array, left_out: np.ndarray) -> int:
-    """Edit the detected spans (``spans.parquet``): secrets of canaries in the arms "protected" and "context" become
-    spans, and no other part of a canary is one. Return the number of spans added; ``left_out`` has the documents that
-    the spans' numbering skips.
+    """Make spans of the secrets of canaries that are to be protected, and of nothing else in a canary, in the file of
+    detected spans; return how many were added.
 
     What detectors found inside a canary goes, and a span that reaches into one ends before it; the codes of
-    ``protected`` and ``context`` become spans of the detector "canary".
+    the groups ``protected`` and ``context`` become spans of the detector "canary".
 
     Parameters
     ----------

@@ -50,8 +50,8 @@ def rank_blocks(bits: np.ndarray) -> np.ndarray:
 def _words_before(
     begins: np.ndarray, words_before_blocks: np.ndarray, exceptions: np.ndarray, extra_words: np.ndarray, token: int
 ) -> int:
-    """Return the number of words in the whole store that begin before a token. Words without a token of their own count
-    too."""
+    """Return the number of words in the whole store that begin before a token. ``exceptions`` are tokens that
+    meet several words, or that follow words without a token; ``extra_words`` counts such words up to each exception."""
     block = token // BLOCK
     total = words_before_blocks[block]
     for word in range(block * (BLOCK // 64), token >> 6):

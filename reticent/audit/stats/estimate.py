@@ -21,6 +21,11 @@ LEVEL = 0.95
 CHANCE = 0.5
 
 
+def distance_from_chance(low: float, high: float) -> float:
+    """Return how far the interval (low, high) of an AUC lies from 0.5, on either side; negative if it covers 0.5."""
+    return max(low - CHANCE, CHANCE - high)
+
+
 def clopper_pearson(
     successes: int, trials: int, *, level: float = LEVEL, one_sided: bool = False
 ) -> tuple[float, float]:

@@ -17,7 +17,16 @@ from scipy import stats
 
 from reticent.audit.evidence.leakage import Excess
 from reticent.audit.evidence.membership import BestAttack
-from reticent.audit.stats.estimate import BOOTSTRAP, CHANCE, EXACT, LEVEL, TIED, Estimate, clopper_pearson
+from reticent.audit.stats.estimate import (
+    BOOTSTRAP,
+    CHANCE,
+    EXACT,
+    LEVEL,
+    TIED,
+    Estimate,
+    clopper_pearson,
+    distance_from_chance,
+)
 from reticent.engine.kernels import draw_counts
 from reticent.engine.randomness import generator
 from reticent.engine.split import households_of
@@ -947,7 +956,7 @@ def best_of(areas: Mapping[str, JointArea]) -> BestAttack | None:
     def distance(name: str) -> tuple[float, float]:
         """Return how far an attack's interval, then its value, lies from chance."""
         low, high = ends[name]
-        return max(low - CHANCE, CHANCE - high), abs((areas[name].auc.value or 0.0) - CHANCE)
+        return distance_from_chance(low, high), abs((areas[name].auc.value or 0.0) - CHANCE)
 
     best = max(areas, key=distance)
     intervals = {name: [low, high] for name, (low, high) in ends.items()}

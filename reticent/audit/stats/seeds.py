@@ -17,7 +17,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from reticent.audit.evidence.rules import CURVE, rules_of
-from reticent.audit.stats.estimate import Estimate, Spread
+from reticent.audit.stats.estimate import Estimate, Spread, distance_from_chance
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import ModelEvidence
@@ -104,8 +104,8 @@ def _sum_ledgers(ledgers: Sequence[Ledger]) -> Ledger:
 def _best_attack(
     best_of_trainings: Sequence[BestAttack | None], membership: dict[str, MeasuredAttack]
 ) -> BestAttack | None:
-    """Return the attack whose AUC interval, averaged over trainings, has the highest lower end; each training may have
-    another best attack. None without common intervals."""
+    """Return the attack whose AUC interval, averaged over trainings, lies farthest from chance (see `best_of`); each
+    training may have another best attack. None without common intervals."""
     first, of_all = best_of_trainings[0], [(best and best.intervals) or {} for best in best_of_trainings]
     known = [name for name, attack in membership.items() if attack.auc.value is not None]
     names = [name for name in known if all(name in intervals for intervals in of_all)]
@@ -114,7 +114,7 @@ def _best_attack(
     ends = {
         name: [statistics.fmean(side) for side in zip(*(own[name] for own in of_all), strict=True)] for name in names
     }
-    best = max(names, key=lambda name: ends[name][0])
+    best = max(names, key=lambda name: distance_from_chance(*ends[name]))
     auc = replace(membership[best].auc, low=ends[best][0], high=ends[best][1], method=first.auc.method)
     return replace(first, attack=best, auc=auc, intervals=ends)
 

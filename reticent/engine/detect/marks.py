@@ -277,8 +277,8 @@ def _concatenate(parts: list[Any]) -> Any:
 
 
 def _line_spans(bounds: dict, categories: np.ndarray, word_bounds: list[np.ndarray]) -> LineSpans:
-    """Return spans with the first and last (exclusive) word that each touches. ``bounds`` has their documents, starts
-    and ends in the concatenated text, ``word_bounds`` the starts and ends of all words."""
+    """Return spans of the concatenated documents with the range of words that each touches. ``bounds`` has the spans'
+    documents, starts and ends; ``word_bounds`` is a pair of arrays, the starts and the ends of all words."""
     starts, ends = word_bounds
     return LineSpans(
         document=bounds["document"],

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from reticent.audit.config import COMPASS
 from reticent.audit.evidence.json_form import extended, to_json
 from reticent.audit.evidence.probe import (
     Comparison,
@@ -64,7 +63,7 @@ from reticent.ext.propile.soft_prompt import (
     write_soft_prompt,
 )
 from reticent.ext.propile.subjects import Subjects
-from reticent.ext.propile.templates import Template, builtin_templates
+from reticent.ext.propile.templates import LEVELS, Template, builtin_templates
 from reticent.trainer.models import load_model, load_tokenizer
 
 if TYPE_CHECKING:
@@ -167,10 +166,10 @@ def _prefixed(progress: Progress | None, where: str) -> Progress | None:
 def _first_template(
     subjects: Subjects, target: str, config: ProbeConfig, templates: Sequence[Template] | None
 ) -> tuple[str, Template]:
-    """Return the last configured level (how many items the prompt tells) that has a template which asks for the target
-    type, and its first such template; raise `PolicyError` if there is none.
+    """Return the highest configured level (how many items the prompt tells) that has a template which asks for the
+    target type, and its first such template; raise `PolicyError` if there is none.
     """
-    for level in reversed([level for level in config.levels if level != COMPASS] or ["twin"]):
+    for level in reversed([level for level in LEVELS if level in config.levels] or ["twin"]):
         found = usable_templates(
             subjects, target, level, templates or builtin_templates(), config, strict=bool(templates)
         )[0]

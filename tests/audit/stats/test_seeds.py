@@ -59,6 +59,8 @@ def test_the_best_attack_of_several_trainings_is_one_of_them() -> None:
     assert (best["attack"], best["num_attacks"], best["auc"]["method"]) == ("zlib", 2, "max-statistic")
     assert best["auc"]["value"] == merged["membership"]["zlib"]["auc"]["value"] == pytest.approx(0.75)
     assert (best["auc"]["low"], best["auc"]["high"]) == (pytest.approx(0.55), pytest.approx(0.95))
+    (found,) = over([training(0, "loss", 0.7, 0.5), training(1, "zlib", 0.6, 0.02)])
+    assert to_json(found)["best_attack"]["attack"] == "zlib"  # below chance tells members as well as above it
 
 
 def test_one_training_stays_as_it_is() -> None:
