@@ -184,8 +184,8 @@ class Corpus:
     def _iter_row_ranges(
         self, columns: Sequence[str], batch_rows: int, wanted: np.ndarray | None, min_rows: int
     ) -> Iterator[tuple[int, int, Iterator[pa.RecordBatch]]]:
-        """Yield (number of the first document, number of documents, iterator over record batches) for each whole file, or
-        range of its row groups with ``min_rows`` rows. Ranges with no document of ``wanted`` (bool by document; None:
+        """Yield (number of the first document, number of documents, iterator over record batches) for each whole file,
+        or range of its row groups with ``min_rows`` rows. Those with no document of ``wanted`` (bool by document; None:
         all) are skipped."""
         self.scan()
         for part in row_ranges(self.source.fragments, self._num_rows, self._kept, wanted, min_rows):

@@ -266,8 +266,9 @@ def _num_minimal(index: NgramIndex, n: int, k: int, distinct: np.ndarray) -> int
 
 
 def _margin_rows(n: int, distinct: np.ndarray, support: np.ndarray, k: int) -> list[dict[str, Any]]:
-    """Return rows of the report's table ``margin``: for each support (number of units) around k, how many distinct
-    n-grams of n words have it (from ``distinct``), and how many occurrences (from ``support``, one entry per word)."""
+    """Return rows of the report's table ``margin``: for each support (number of individuals) around k, how many n-grams
+    of n words have it, distinct ones and occurrences. ``distinct`` has the number by support, ``support`` the support
+    of the n-gram at each word."""
     return [
         {"n": n, "support": s, "distinct": int(distinct[s]), "occurrences": int(np.count_nonzero(support == s))}
         for s in range(max(1, k - BELOW), min(k + ABOVE, MAX_K))

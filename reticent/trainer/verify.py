@@ -188,8 +188,8 @@ def _redraw_epochs(
     ledger: Ledger,
     context: ContextWords | None,
 ) -> Iterator[tuple[int, str]]:
-    """Yield (epoch, fingerprint of its tokens and protection flags) for each epoch, after adding its redrawn target
-    counts to ``ledger``; of a DP-SGD recipe no targets are redrawn."""
+    """Draw each epoch's prediction targets again, to check a training; count them in ``ledger`` and yield (epoch,
+    fingerprint of its tokens and protection flags). For DP-SGD nothing is drawn or counted."""
     settings, special = content["settings"], SpecialIds(**content["special"])
     protection, windows = "", None
     for epoch in epochs:

@@ -95,8 +95,8 @@ class UnicityRow:
     share: Annotated[Estimate, OVER_INDIVIDUALS]
 
     def withhold_small_counts(self, raw: UnicityRow, cell: int) -> UnicityRow:
-        """Return the row as published: its share is replaced by a bound if fewer than ``cell`` individuals are identified
-        by their words, or fewer than ``cell`` are not."""
+        """Return the row as published: its share is replaced by a bound if fewer than ``cell`` individuals are
+        identified by their words, or fewer than ``cell`` are not."""
         return replace(self, share=self.share.as_share(self.share.n, cell))
 
 
@@ -166,8 +166,8 @@ class ClustersSide(CopiesSide):
     clusters: Annotated[int | None, COUNT] = None
 
     def withhold_small_counts(self, raw: CopiesSide, cell: int) -> ClustersSide:
-        """Return the counts as published: all are None if the exact ones (``raw``) have fewer than ``cell`` documents or
-        clusters."""
+        """Return the counts as published: all are None if the exact ones (``raw``) have fewer than ``cell`` documents
+        or clusters."""
         assert isinstance(raw, ClustersSide)
         few = _is_few(raw.documents, cell) or _is_few(raw.clusters, cell)
         return replace(self, documents=None, clusters=None, words_share=None) if few else self

@@ -241,8 +241,8 @@ def _kind_aucs(kind: str, base: ModelEvidence) -> list[Estimate]:
 def _verdict(
     name: str, model: ModelEvidence, base: ModelEvidence | None, twin: ModelEvidence | None
 ) -> tuple[str, str]:
-    """Return (verdict, its reason) on one attack of a model, with its base model and its unprotected twin as
-    controls."""
+    """Return (verdict, its reason) on one attack of a model: whether it tells members from others, and may be believed.
+    The base model and the unprotected twin are controls."""
     measured = model.membership[name]
     shadows = measured.num_shadows is not None
     if (why := None if shadows else why_sides_differ(model, base, partial(_control_aucs, name, measured))) is not None:

@@ -218,8 +218,8 @@ def _states(
 
 
 def padded_rows(encoded: Any, spans: np.ndarray, special: SpecialIds) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return N tokenised texts as three arrays (N, T), padded on the right: ids, int64; groups, int8, 0 at the tokens
-    to score, those of the text's span, else -1; attention, bool.
+    """Return N tokenised texts as three arrays (N, T), padded on the right: token ids, int64; a mark, int8, 0 for
+    tokens in the text's span, which are scored, and -1 for others; the attention mask, bool.
 
     Parameters
     ----------

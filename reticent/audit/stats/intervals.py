@@ -155,8 +155,8 @@ def score_auc_bounds(
     others = (num_members + num_nonmembers) / 2 - 1
 
     def is_inside(area: float) -> bool:
-        """Return whether ``value`` lies within ``reach`` standard errors of the AUC ``area``, the errors being those at
-        ``area``."""
+        """Return whether the interval of the observed ``value`` covers the AUC ``area``: they differ by at most
+        ``reach`` standard errors at ``area``."""
         spread = area * (1 - area) * (1 + others * ((1 - area) / (2 - area) + area / (1 + area)))
         return (value - area) ** 2 <= reach**2 * untied * spread / (num_members * num_nonmembers)
 
@@ -954,7 +954,8 @@ def best_of(areas: Mapping[str, JointArea]) -> BestAttack | None:
             for name, found in areas.items()}  # fmt: skip
 
     def distance(name: str) -> tuple[float, float]:
-        """Return how far an attack's interval, then its value, lies from chance."""
+        """Return the sort key of an attack's name: how far its interval lies from chance, then how far its value
+        does."""
         low, high = ends[name]
         return distance_from_chance(low, high), abs((areas[name].auc.value or 0.0) - CHANCE)
 

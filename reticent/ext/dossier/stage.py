@@ -79,10 +79,9 @@ def _build(run: Run, signed_by: str | None, folder: Path, counts: dict[str, Any]
 
 
 def _keep_replaced(run: Run) -> str | None:
-    """Copy a run's existing dossier to the folder of replaced dossiers, and return its digest. Without one, return the
-    digest of the dossier that the job says is replaced.
+    """Copy the run's present dossier to the folder of replaced ones and return its digest; if it has none, return the
+    digest that the job's setting ``dossier.replaces`` names, or None.
     """
-
     old = run.folder / DOSSIER
     if not (old / SUMS).is_file():
         return run.job.dossier.replaces

@@ -278,8 +278,9 @@ def ladder(
     households: np.ndarray | None = None,
     num_bootstrap: int = 1000,
 ) -> Ladder:
-    """Measure how well a model reveals members' diagnoses beyond the base model, at each rung (how much the attacker
-    knows), and the same of three baselines: placebo, cues alone, and scores ``out`` of shadow models.
+    """Measure how well a model reveals members' diagnoses beyond the base model, for each rung (amount that the
+    attacker knows), and how well three controls do: diagnoses that no text mentions, cues without a model, shadow
+    models.
 
     Parameters
     ----------

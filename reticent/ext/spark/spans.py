@@ -83,8 +83,8 @@ def detect(
     *,
     warn: Callable[[str], None] | None = None,
 ) -> SparkSpans:
-    """Find direct identifiers in documents on Spark with the detectors of these names; their files must exist on every
-    machine.
+    """Find direct identifiers in documents on Spark with the detectors "rules", "records" …, named by ``names``; files
+    that their options name must exist on every machine.
 
     Parameters
     ----------

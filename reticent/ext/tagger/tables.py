@@ -237,7 +237,8 @@ def thesis_tables(models: Mapping[str, PublishedScores], *, seed: int = 0) -> li
 
 
 def accuracies(scores: np.ndarray) -> np.ndarray:
-    """Return for each prompt the share of pairs whose member name scores strictly higher, float64 (prompts,)."""
+    """Return for each prompt the share of pairs in which the member's name scores strictly higher than the other,
+    float64 (prompts,)."""
     return wins(scores[:, 0], scores[:, 1], strict=True).mean(axis=1)
 
 
