@@ -194,8 +194,8 @@ def _count_distinct(
     marks: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """Write the result of `count_distinct` to ``counts``; ``documents_by_group`` has the document numbers, ordered by
-    group."""
+    """Count, for each n, group of documents and bit of ``marks`` (by n and word), the distinct n-grams with this bit
+    set anywhere in the group, into ``counts``; ``documents_by_group`` has the document numbers ordered by group."""
     at = 0
     slots = np.empty(0, dtype=np.int64)  # place of a key among the keys of this group and length
     stamps = np.empty(0, dtype=np.int64)  # which group and length a slot belongs to

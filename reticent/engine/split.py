@@ -164,8 +164,8 @@ def given_sides(
 
 
 def _assign_units(corpus: Corpus, config: SplitConfig) -> tuple[pa.Array, np.ndarray, pa.Array, np.ndarray]:
-    """Return the ids of the individuals, each document's individual (code), the ids of the units, and each individual's
-    unit (code)."""
+    """Return the ids of the individuals, each document's individual (code), the ids of the units that are not split
+    (households, else individuals), and each individual's unit (code)."""
     ids = corpus.scan()
     names, documents = sorted_codes(ids.column("individual_id"))
     if _splits_households(ids, config):

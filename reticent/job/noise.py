@@ -65,8 +65,8 @@ def noise_of(run: Run, k: int, words: Words) -> Noise | None:
 
 
 def counted_noise(job: Job) -> Noise | None:
-    """Return the noise on the counted supports of words (individuals per word). None for a job without noise, or with a
-    private vocabulary and no recipe that reads counted supports: noise would waste privacy budget."""
+    """Return the noise for counts of individuals per word; None without noise, or where only a private vocabulary is
+    used and no recipe reads these counts, so that noise would waste privacy budget."""
     noise, recipes = job.threshold.noise, list(map(job.recipe, recipes_of(job)))
     is_read = any(recipe.words == "counted" and recipe.protected_flags & INDIRECT for recipe in recipes)
     return noise if is_read or all(recipe.words != "private" for recipe in recipes) else None

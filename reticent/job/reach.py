@@ -69,8 +69,8 @@ def reach_lines(job: Job, sides: Sides | None, t: Texts = ENGLISH) -> Iterator[s
 
 
 def _num_shadow_heads(job: Job) -> int:
-    """Return the number of shadow models of classification and tagging heads: for each encoder, and for the unprotected
-    twin of heads that protect."""
+    """Return the number of shadow models of all classification and tagging heads: ``num_shadows`` for each head and
+    encoder it starts from, and for the unprotected twin of each protected head."""
     starts = [(head, head_starts(job, head, model)) for head in job.heads for model in job.model]
     heads = sum(len(found) + (head.protects and bool(found)) for head, found in starts)
     return heads * job.audit.heads.num_shadows if job.audit.heads is not None else 0

@@ -145,8 +145,8 @@ def _is_whole(run: Run, artefact: Artefact) -> bool:
 def _count_update(
     before: Run, reuse: Reuse, run: Run, wanted: Sequence[str], output: Output, progress: Callable[[int], None]
 ) -> dict[str, NgramIndex]:
-    """Update the previous run's (``before``) index named ``wanted[0]`` to the new run's documents, and return it by
-    name; no other index is made."""
+    """Make the first of the ``wanted`` indexes from the previous run's (``before``) by recounting changed individuals
+    alone; return {its name: index}. The caller makes any others."""
     name = wanted[0]
     update = update_index(
         open_index(before.folder / name),

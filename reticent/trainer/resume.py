@@ -111,7 +111,8 @@ class StateWriter:
             self.wait()
 
     def save(self, state: State, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Begin to write a state, after the one before is on the disk; the previous file stays until then.
+        """Start to write the training's state in a thread, once an earlier write has ended. The file of the earlier
+        state is replaced only when this one is whole.
 
         Every process must call it, as each may have a part of the weights; the first writes.
         """

@@ -491,8 +491,8 @@ def _occurrences_of(
     unit_of_row: np.ndarray,
     rows_to_search: np.ndarray,
 ) -> _Pairs:
-    """Return the occurrences of each attacked individual's word (``subjects``, ``words``) in the texts of others, among
-    the rows ``rows_to_search`` of the word table."""
+    """Return where the words of attacked individuals (pairs ``subjects``, ``words``) occur in texts of others: a row
+    for each occurrence, among the rows ``rows_to_search`` of the table of words, ``unit_of_row`` says whose."""
     order = rows_to_search[np.argsort(word_of_row[rows_to_search], kind="stable")]
     first, end = (np.searchsorted(word_of_row[order], words, side=side) for side in ("left", "right"))
     lengths = end - first

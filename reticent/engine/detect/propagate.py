@@ -174,8 +174,8 @@ class _Codes:
         self.is_name = np.empty(0, dtype=np.uint8)
 
     def encode_labels(self, table: pa.Table) -> np.ndarray:
-        """Return the integer code of each span's label, uint32; also update, by code, ``reach`` (0 to 2: how far the
-        label propagates) and ``is_name``."""
+        """Return the integer code of each span's label, uint32. Also set two arrays indexed by code: ``reach`` (0 to 2:
+        whether the label propagates nowhere, to the individual's documents or to all) and ``is_name``."""
         codes = self._labels.encode(table.column("label"))
         known = self._labels.values
         self.reach = np.array([_REACH[self._policy.scope_of(label)] for label in known], dtype=np.uint8)

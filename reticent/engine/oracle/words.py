@@ -127,8 +127,8 @@ def word_bounds(text: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _mark_ignorable(text: str, classes: str) -> str:
-    """Return ``classes`` (one letter per character: its word-break class) with those ignorable characters marked at
-    which UAX #29 ends a word, except next to letters of scripts without spaces."""
+    """Return ``classes`` (one letter per character: its word-break class by UAX #29) with the letter of certain
+    ignorable characters replaced: "e" if a word ends there, "o" next to a script without spaces."""
     parts, done = [], 0
     for m in IGNORABLE_RUN.finditer(text):
         start, end = m.span()

@@ -142,7 +142,7 @@ def stage(
 
 
 def _wanted_columns(settings: CorpusConfig, additional_columns: Sequence[str]) -> dict[str, str]:
-    """Return a dict from our column names to the source's. Additional columns keep their own name, prefixed with
+    """Return a dict from our column names to the source's; ours of an additional column is the source's with the prefix
     `SOURCE_COLUMN`."""
     named = settings.only(Columns).model_dump()
     wanted = {name: column for name, column in named.items() if column is not None}

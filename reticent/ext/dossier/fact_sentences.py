@@ -27,7 +27,7 @@ class Context(NamedTuple):
 
     @property
     def audit(self) -> AuditEvidence:
-        """The audit's evidence inside the dossier's."""
+        """The audit's evidence, a part of the dossier's evidence."""
         return self.evidence.audit
 
 

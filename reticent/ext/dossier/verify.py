@@ -135,8 +135,8 @@ def verify_model(
 
 
 def _matches_handed_over_files(model: ModelUnderTest, digests: Mapping[str, str]) -> bool:
-    """Return whether every file of a model that was handed over for the test is in a folder with these digests, and
-    every file of weights in the folder was handed over.
+    """Return whether a folder, whose files have these ``digests``, has every file of the model handed over for the
+    test unchanged, and no file of weights besides.
     """
     weights = {name for name in digests if any(fnmatch(name, each) for each in WEIGHTS)} - OF_TRAINER
     given = model.given or {}

@@ -134,8 +134,8 @@ def _normalise_server(address: str) -> str:
 
 
 def _iter_resources(parsed: Any, place: str, elsewhere: Mapping[str, Any]) -> Iterator[_Resource | Unread]:
-    """Yield each resource in parsed JSON (of a Bundle, also nested, of an array, or the single one) with the resources
-    that it may refer to: those of its Bundle and ``elsewhere``.
+    """Yield every resource of a parsed JSON document: a Bundle (with those inside it), an array or a single resource.
+    Each comes with the resources that it may refer to; a fault is an `Unread`, with place and reason.
     """
     known: dict[str, Any] = {}
     if _get(parsed, "resourceType") == "Bundle":

@@ -208,8 +208,8 @@ def _address_for_name(item: str, other: dict[str, str], random: np.random.Genera
     local, at, host = item.partition("@")
 
     def replace_part(match: re.Match[str]) -> str:
-        """Return what replaces a run of letters or digits of the address: random digits, or the other person's name or
-        initials.
+        """Return the replacement of a run of letters or digits in the true e-mail address: as many random digits, or
+        the letters with this person's name or initials changed to another person's.
         """
         part = match[0].casefold()
         if part.isdigit():

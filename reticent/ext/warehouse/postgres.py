@@ -329,7 +329,7 @@ class Postgres:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    """Return whether an Arrow type is a string or an extension type."""
+    """Return whether an Arrow type may hold text: a string, or an extension type, which a driver makes of JSON, say."""
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or isinstance(kind, pa.BaseExtensionType)
 
 
