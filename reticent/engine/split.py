@@ -110,6 +110,12 @@ def split_individuals(corpus: Corpus | Documents, config: SplitConfig | None = N
     return make_individuals(names, units, sides, np.bincount(documents, minlength=len(names)))
 
 
+def count_units(corpus: Corpus, config: SplitConfig) -> int:
+    """Return the number of units that a split would deal out whole: households, where it keeps these together, else
+    individuals. `CorpusError` as for `split_individuals`."""
+    return len(_assign_units(corpus, config)[2])
+
+
 def require_sides(config: SplitConfig, present: Collection[int], num_individuals: int) -> None:
     """Raise `CorpusError` if a side of the split that has a share is not among the ``present`` ones, which are indices
     into `SPLITS`."""

@@ -12,6 +12,7 @@ from reticent.audit.judgement.rows import MIN_SHADOWS, PLAIN, RISKS, Risk
 from reticent.audit.judgement.verdict import LONGER
 from reticent.audit.texts import ENGLISH, Texts
 from reticent.core.errors import ReticentError
+from reticent.engine.split import count_units
 from reticent.job.artefact import head_starts, repetition_cost_factor
 from reticent.job.checks import OF_RMIA
 from reticent.job.config import Job, ModelSection
@@ -22,22 +23,22 @@ from reticent.trainer.config import FEWEST_REPEATED
 Sides = tuple[int, int]
 
 
-def expected_sides(job: Job, num_individuals: int) -> Sides:
-    """Return the numbers of members and of held-out individuals that the split is expected to make of
-    ``num_individuals``."""
+def expected_sides(job: Job, num_units: int) -> Sides:
+    """Return the numbers of members and of held-out units that the split is expected to make of ``num_units``
+    individuals or households."""
     split = job.split
-    return round(num_individuals * (1 - split.heldout - split.reference)), round(num_individuals * split.heldout)
+    return round(num_units * (1 - split.heldout - split.reference)), round(num_units * split.heldout)
 
 
 def sides_of(run: Run) -> Sides | None:
-    """Return the numbers of members and of held-out individuals of a run, from its split or else estimated from its
-    documents; None where these cannot be read yet."""
+    """Return the numbers of members and of held-out individuals of a run (of households, where the split keeps these
+    together), from its split or else estimated from its documents; None where these cannot be read yet."""
     try:
         return run.sides
     except (ReticentError, OSError):
         pass
     try:
-        return expected_sides(run.job, run.whole_corpus.num_individuals)
+        return expected_sides(run.job, count_units(run.whole_corpus, run.job.split))
     except (ReticentError, OSError):
         return None
 

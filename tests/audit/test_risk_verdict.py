@@ -174,6 +174,34 @@ def test_sides_that_differ_show_nothing_and_a_fault_of_the_run_hides_no_leak(kin
         assert result.reason.startswith("a fault of the run" if why == "fault" else "the two sides differ")
 
 
+def test_nothing_is_within_while_a_fault_of_the_run_stands() -> None:
+    rates = {"ppclm": (0.0, 0.005), "clm": (0.3, 0.05)}
+    for fault, outcomes in ((None, {W}), ("words alone tell the two sides", {N})):
+        (own, _) = judged(entry("ppclm", **QUIET) | {"fault": fault}, entry("clm", **LOUD), passages=rates)
+        assert {result.outcome for result in own.results} == outcomes
+
+
+def test_the_highest_score_of_few_is_no_finding_where_chance_gives_one() -> None:
+    for p_value, found in ((0.5, None), (1e-6, "membership by the whole text, members above every other person")):
+        told = {"rate": around(0.02, 0.01), "num_above": 3, "p_value": p_value}
+        (own, _) = judged(entry("ppclm", **QUIET, attack={"told": told}), entry("clm", **LOUD))
+        (result,) = (result for result in own.results if result.risk == "individual")
+        assert (result.found and result.found.split(", attack")[0]) == found
+
+
+def test_a_tagger_is_within_by_the_attack_on_names_which_has_no_shadow_models() -> None:
+    def tagger(protects: bool, told: Figure, person: Figure) -> dict[str, Any]:
+        own = entry("tag/base", person=person, name="label_loss") | {"objective": "tagger", "start": "base"}
+        names = {"told": around(*told), "blind": around(0.5, 0.03), "over_blind": around(*told)}
+        return own | {"recipe": "tag/base" if protects else "tag/unprotected", "protects": protects, "names": names}
+
+    quiet, loud = (0.5, 0.03, 300), (0.9, 0.05, 300)
+    (own, _) = judged(tagger(True, quiet, quiet), tagger(False, loud, loud))
+    assert {result.risk: result.outcome for result in own.results if result.relevant} == {"words": W, "individual": W}
+    (own, _) = judged(tagger(True, loud, quiet), tagger(False, loud, loud))
+    assert {result.risk: result.outcome for result in own.results}["words"] == B
+
+
 def test_shadow_models_on_what_a_model_was_taught_have_those_on_all_words_of_the_twin_as_control() -> None:
     models = [entry(recipe, **(figures | {"shadows": 0})) for recipe, figures in (("ppclm", QUIET), ("clm", LOUD))]
     for one, kind, area in zip(models, ("targets", "all"), ((0.5, 0.05), (0.9, 0.05)), strict=True):
@@ -781,11 +809,16 @@ WITH_A_PASSAGE = [
     (0, 0, 368, False, W), (0, 0, 367, False, N), (0, 0, 60, True, W), (1, 0, 60, True, B), (1, 0, 9, False, B),
     (3, 3, 400, True, N), (40, 3, 400, True, B), (60, 10, 10_000, True, B),
 ]  # fmt: skip
+#: The same where a list was given: by an exact test.
+OF_A_LIST = [(0, 0, 60, True, W), (1, 0, 60, True, N), (15, 5, 300, True, N), (40, 3, 400, True, B)]
 
 
-@pytest.mark.parametrize(("members", "others", "n", "every", "outcome"), WITH_A_PASSAGE)
+@pytest.mark.parametrize(
+    ("members", "others", "n", "every", "outcome", "given"),
+    [*((*case, None) for case in WITH_A_PASSAGE), *((*case, True) for case in OF_A_LIST)],
+)
 def test_one_person_of_whom_a_whole_passage_comes_back_is_beyond(
-    members: int, others: int, n: int, every: bool, outcome: str
+    members: int, others: int, n: int, every: bool, outcome: str, given: bool | None
 ) -> None:
     counts = [(np.arange(n) < count).astype(float) for count in (members, others)]
     exposed = excess_of(*((count, np.ones(n)) for count in counts), num_bootstrap=100, seed=0)
@@ -797,7 +830,7 @@ def test_one_person_of_whom_a_whole_passage_comes_back_is_beyond(
          "passages": {"rates": [of_model], "exposed": people[name], "asks_every_member": every}}
         for recipe, name, of_model in (("ppclm", "own", rate), ("clm", "twin", loud))
     ]  # fmt: skip
-    models = [filled(ModelEvidence, entry(recipe)) for recipe in ("ppclm", "clm")]
+    models = [filled(ModelEvidence, entry(recipe) | {"split_given": given}) for recipe in ("ppclm", "clm")]
     audit = replace(WHOLE, settings={}, models=models, extraction=filled(Extraction, {"models": rows}))
     result = judge_risks(audit).rows[0].results[-1]
     assert (result.risk, result.outcome) == ("passages", outcome)

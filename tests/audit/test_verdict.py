@@ -65,6 +65,11 @@ def test_a_gate_is_about_the_last_checkpoint_of_what_protects() -> None:
     assert outcome(judged(evidence(STRONG), [gate("excess_leakage", 0.005)])) == (FAIL, True)
 
 
+def test_an_unprotected_model_of_no_seed_is_the_control_of_every_seed() -> None:
+    models = [{**one, "seed": None if one["recipe"] == "clm" else 7} for one in evidence(STRONG)["models"]]
+    assert outcome(judged({"models": models}, [gate("membership_auc", 0.6)])) == (PASS, False)
+
+
 def test_an_attack_without_power_against_the_plain_model_passes_nothing() -> None:
     assert outcome(judged(evidence(WEAK), [gate("membership_auc", 0.6)])) == (NO_POWER, False)
     assert outcome(judged(evidence(WEAK), [gate("membership_auc", 0.6, required=True)])) == (

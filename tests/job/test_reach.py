@@ -165,12 +165,15 @@ def test_a_new_job_has_shadow_models_where_membership_can_be_within_and_says_so_
 
 def test_a_plan_runs_nothing_and_refuses_what_cannot_work(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     notes = tmp_path / "notes.csv"
-    notes.write_text("doc_id,individual_id,text\n" + "".join(f"{i},p{i % 10},a note\n" for i in range(20)))
+    rows = "".join(f"{i},p{i % 10},h{i % 5},a note\n" for i in range(20))
+    notes.write_text("doc_id,individual_id,home,text\n" + rows)
     file = tmp_path / "job.toml"
     file.write_text(
         f'out = "{tmp_path}/run"\n[corpus]\nsource = "{notes}"\n[[model]]\nname = "m"\nobjective = "clm"\n'
         f'base = "{tmp_path}/none"\nrecipes = ["clm", "ppclm"]\n'
     )
+    assert command("run", file, "--plan", "--set", "corpus.household_id=home") == 0
+    assert "these documents give about 3 and 2, so" in capfd.readouterr().out  # households
     assert command("run", file, "--plan") == 0
     assert (
         "these documents give about 6 and 4, so it cannot be reached: about 140 members and 142 others"

@@ -205,6 +205,9 @@ class GroupMembership:
     """Members of a named group against its held-out individuals: the attack that separates them best, its AUC, and the
     p-value of a permutation test times the number of attacks on all groups. Both are None if a side is empty."""
 
+    #: The field that names each training's own attack where the mean of several trainings is taken.
+    NAMED_BY_ALL = "attack"
+
     name: Annotated[str, NAME]
     num_members: Annotated[int | None, COUNT]
     num_nonmembers: Annotated[int | None, COUNT]

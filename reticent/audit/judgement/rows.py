@@ -155,16 +155,23 @@ class Number(NamedTuple):
     missing: str | None = None
 
     def valid_for(self, model: ModelEvidence) -> Number:
-        """Return this figure, marked invalid or missing if it proves nothing on this model: members and others differ
-        without any model, or an encoder has no prediction head.
+        """Return this figure, marked invalid, doubtful or missing if it proves nothing on this model: members and
+        others differ without any model, in a given split or by a fault of the run; or an encoder predicts no words.
 
-        Numbers by shadow models, and whole passages, do not depend on the split.
+        Numbers by shadow models, and whole passages, do not depend on a given split; canaries were drawn apart from it.
         """
         if model.num_drawn and model.recipe != "base" and self.about.attack != STATES:
             return self._replace(missing=NO_HEAD)
+        number = self if self.about.arm else self._replace(doubt=self.doubt or model.fault)
         if self.num_shadows or self.what == PASSAGE_OF:
-            return self
-        return self._replace(invalid=self.invalid or model.sides_differ)
+            return number
+        return number._replace(invalid=self.invalid or model.sides_differ)
+
+    def is_found(self, estimate: Estimate | None) -> bool:
+        """Return whether ``estimate``, this figure's or its mirror image, measurably lies above its value for a model
+        that leaks nothing. Over few people only an exact test can say so.
+        """
+        return self.is_shown if self.by_test_alone else bool(is_over(estimate, self.null))
 
     @property
     def of(self) -> tuple[str, About]:
@@ -221,6 +228,8 @@ class Risk:
     gates: tuple[str, ...] = ()
     #: Whether it is within only by an attack with `MIN_SHADOWS` shadow models or more.
     by_shadows: bool = False
+    #: Whether this holds of classifiers and taggers too; of names, which taggers learn, no attack has shadow models.
+    heads_by_shadows: bool = True
     #: Whether identifiers that no detector found are missing from its numbers.
     by_detectors: bool = False
 
@@ -405,7 +414,6 @@ def _auc_numbers(
     attack: MeasuredAttack | KindAttack,
     auc: Estimate | None = None,
     invalid: str | None = None,
-    doubt: str | None = None,
     num_shadows: int | None = None,
 ) -> Iterator[Number]:
     """Yield the figures to judge of one membership attack: its AUC, the excess of its AUC over that on a control, and
@@ -415,9 +423,7 @@ def _auc_numbers(
     """
     members, others = attack.num_members or 0, attack.num_nonmembers or 0
     about, fewest = About(attack=attack_name), min(members, others)
-    own = Number(
-        f"{description}, attack {attack_name}", auc or attack.auc, CHANCE, invalid, about, fewest=fewest, doubt=doubt
-    )
+    own = Number(f"{description}, attack {attack_name}", auc or attack.auc, CHANCE, invalid, about, fewest=fewest)
     own = own._replace(num_shadows=num_shadows, beside_base=attack_name in DIFFERENCES)
     yield own
     if attack.over_base:
@@ -471,8 +477,10 @@ def _clipped(area: Estimate) -> Estimate:
 TOLD = "members told with one false alarm in a hundred"
 ABOVE = "members above every other person"
 TOLD_AT_MOST = 0.05
-#: Probability that a model is judged beyond by chance alone, where a given list says who the members are.
+#: Probability that a model is judged beyond by chance alone, where a given list says who the members are; and the part
+#: of it for the exact tests of each of the three risks that make some: a half of it in all.
 FALSE_ALARM = 0.01
+FALSE_ALARM_OF_TESTS = FALSE_ALARM / 2 / 3
 
 
 class _Exposed(NamedTuple):
@@ -523,7 +531,7 @@ def _exposed_members(subject: Subject, kinds_of_words: Sequence[str], whole: boo
     many members above every other are no chance.
     """
     known = [(one, one.told) for one in _exposed_results(subject, kinds_of_words, whole) if one.told]
-    alpha = FALSE_ALARM / 4 if subject.model.split_given else 1 - LEVEL  # a half, and two risks that ask
+    alpha = FALSE_ALARM_OF_TESTS if subject.model.split_given else 1 - LEVEL
     for one, told in known:
         few, of = told.fpr is None, f", attack {one.attack}" if one.attack else ""
         yield Number(
@@ -532,7 +540,6 @@ def _exposed_members(subject: Subject, kinds_of_words: Sequence[str], whole: boo
             told.fpr or 0.0,
             one.invalid,
             About(attack=one.attack, part=ABOVE if few else TOLD),
-            doubt=subject.model.fault,
             at_most=TOLD_AT_MOST,
             by_test_alone=few,
             is_shown=few and told.p_value is not None and told.p_value < alpha / len(known),
@@ -559,7 +566,7 @@ def _individual_numbers(subject: Subject) -> Iterator[Number]:
         why = _why_invalid(attack)
         auc = replace(attack.auc, low=low, high=high)
         for way in _whole_text_titles(model):
-            yield from _auc_numbers(way, name, attack, auc, why, model.fault, attack.num_shadows)
+            yield from _auc_numbers(way, name, attack, auc, why, attack.num_shadows)
     for kind, way in KIND_WAYS.items():
         if found := kinds.get(kind):  # all words but for LiRA are the whole text
             yield from _kind_numbers(subject, found, way, ("lira",) if kind == "all" else None)
@@ -581,7 +588,7 @@ def _kind_numbers(
         if attack_names is None or name in attack_names:
             by_shadows = name in KIND_SHADOWS
             why, shadows = (None, kind.num_shadows) if by_shadows else (kind.why, None)
-            yield from _auc_numbers(description, name, attack, None, why, subject.model.fault, shadows)
+            yield from _auc_numbers(description, name, attack, None, why, shadows)
 
 
 def _passage_numbers(subject: Subject) -> Iterator[Number]:
@@ -594,7 +601,7 @@ def _passage_numbers(subject: Subject) -> Iterator[Number]:
             back = "nearly come back" if row.measure == "near_verbatim" else "come back"
             yield from _rate_numbers(f"passages that {back}, given {row.prefix_tokens} tokens{draws}", row)
     if passages and passages.exposed:
-        yield _passage_share(passages.exposed, bool(passages.asks_every_member))
+        yield _passage_share(passages.exposed, bool(passages.asks_every_member), subject.model.split_given)
     elif passages:
         yield Number(PASSAGE_OF, None, at_most=PASSAGE_AT_MOST, missing=why_no_whole(passages))
 
@@ -605,21 +612,37 @@ def why_no_whole(passages: Passages) -> str:
     return NO_BASE_PASSAGES if asked else NO_WHOLE_PASSAGES
 
 
-def _passage_share(shares: Exposed, asks_every_member: bool) -> Number:
+def _passage_share(shares: Exposed, asks_every_member: bool, split_given: bool | None) -> Number:
     """Return the figure to judge for the share of members of whom a whole passage was extracted; ``shares`` has that
     share of members and of held-out individuals.
 
     One member is beyond the threshold if there is no such held-out individual; else the difference must lie over 0 with
-    its whole interval. Zero of all members is an exact count; zero of a sample has an upper end.
+    its whole interval. Where a list was given, Fisher's exact test of both shares decides. Zero of all members is an
+    exact count; zero of a sample has an upper end.
     """
     members, others = shares.members, shares.heldout
     number = Number(PASSAGE_OF, members, at_most=PASSAGE_AT_MOST, beside_base=True)
     if not members.value:
         end = 0.0 if asks_every_member else clopper_pearson(0, max(members.num_resampled, 1))[1]
         return number._replace(estimate=replace(members, high=members.value if members.value is None else end))
+    if split_given:  # without a held-out individual of whom one was asked for, nothing is shown
+        is_shown = others.value is not None and _chance_of_shares(members, others) < FALSE_ALARM_OF_TESTS
+        return number._replace(by_test_alone=True, is_shown=is_shown)
     if not others.value:
         return number._replace(is_shown=True)
     return number._replace(estimate=shares.excess, is_shown=bool(is_over(shares.excess, 0.0)))
+
+
+def _chance_of_shares(members: Estimate, others: Estimate) -> float:
+    """Return the p-value of Fisher's exact test, one-sided, that the share of members is no larger than that of others;
+    of households, counts are rounded against the members.
+    """
+    from scipy import stats
+
+    sizes = members.num_resampled, others.num_resampled
+    own = math.floor((members.value or 0.0) * sizes[0] + 1e-6)
+    other = math.ceil((others.value or 0.0) * sizes[1] - 1e-6)
+    return float(stats.hypergeom.sf(own - 1, sum(sizes), own + other, sizes[0]))
 
 
 #: Description of the individuals of whom a passage comes back, and the largest share of those tested.
@@ -708,6 +731,7 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
                 "hides what a single word tells, and with its unit = individual, for many people, what all words of a "
                 "person tell together",
                 by_shadows=True,
+                heads_by_shadows=False,
                 by_detectors=True,
             ),
             Risk(
@@ -767,7 +791,7 @@ def _auc_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Num
     """Yield the AUC figures of the membership attacks on the model ``own`` that a gate (a limit set by the job)
     checks."""
     for name, found, invalid in _gated_attacks(gate, own):
-        yield from _auc_numbers(_whole_text_titles(own.model)[0], name, found, None, invalid, own.model.fault)
+        yield from _auc_numbers(_whole_text_titles(own.model)[0], name, found, None, invalid)
 
 
 def _tpr_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:

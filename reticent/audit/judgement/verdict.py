@@ -262,9 +262,8 @@ def _gate_results(
         chosen = (model.start or recipe) in wanted if wanted else not model.is_plain
         if recipe == "base" or not chosen or model.kind not in GATES[gate.measure].kinds:
             continue
-        alike = (k for k, other in last.items() if (k[0], k[2], other.objective) == (name, seed, model.objective))
-        twin = max((k for k in alike if last[k].is_plain), key=lambda k: last[k].epoch, default=None)
-        plain = None if twin is None else Subject(last[twin], extracted.get(twin))
+        twin = _unprotected_twin(model, list(last.values()))
+        plain = Subject(twin, extracted.get((twin.model, twin.recipe, twin.seed))) if twin else None
         twins = {number.of: number for number in (numbers(gate, plain, None) if plain else ())}
         own = numbers(gate, Subject(model, extracted.get(key)), plain)
         rows = [
@@ -544,7 +543,7 @@ def _judge_risk(risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: 
         return replace(asked, reason=CANNOT) if asked.relevant and asked.outcome == NOT_SHOWN else asked
     chosen = _deciding_row(rows)
     if chosen is not None:
-        if chosen.outcome == WITHIN and risk.by_shadows:
+        if chosen.outcome == WITHIN and risk.by_shadows and (model.start is None or risk.heads_by_shadows):
             chosen = _require_shadows(chosen, rows)
         result = replace(
             result,
@@ -616,7 +615,7 @@ def _surest_finding(rows: Sequence[Row]) -> Number | None:
     """Return the valid figure whose interval lies farthest above its value for a model that leaks nothing, whatever the
     threshold; None if no interval lies above."""
     said = [row for row in rows if not row.number.invalid and not row.number.missing]
-    over = [row for row in said if is_over(row.estimate, row.number.null)]
+    over = [row for row in said if row.number.is_found(row.estimate)]
     surest = max(over, key=lambda row: _lower_end(row) - row.number.null, default=None)
     return surest and surest.number
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from reticent.audit.evidence.corpus import RetentionRow
-from reticent.audit.judgement.rows import RISKS, Subject, is_over
+from reticent.audit.judgement.rows import RISKS, Subject
 from reticent.audit.membership.validity import CHANCE, INVALID, NO_POWER, holds_chance
 from reticent.audit.report.figure import look_of
 
@@ -225,7 +225,7 @@ def is_anything_found(model: ModelEvidence, audit: AuditEvidence) -> bool:
     extracted = list(_extracted(model, audit))
     subjects = [Subject(model, entry) for entry in extracted] or [Subject(model, None)]
     numbers = (n for risk in RISKS.values() if risk.name != "individual" for s in subjects for n in risk.numbers(s))
-    if any(n.invalid is None and is_over(n.estimate, n.null) for n in numbers):
+    if any(n.invalid is None and n.is_found(n.estimate) for n in numbers):
         return True
     arms = ((name, arm) for entry in extracted if entry.canaries for name, arm in entry.canaries.arms.items())
     if any(name != "missed" and arm.excess_exposure and (arm.excess_exposure.low or 0) > 0 for name, arm in arms):

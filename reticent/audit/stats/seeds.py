@@ -124,14 +124,19 @@ def _mean_of(values: Sequence[Any], cell: int) -> Any:
     lists of these. Other values are those of the first training, None if one lacks them."""
     first = values[0]
     if all(isinstance(value, Estimate) for value in values):
-        return _mean_estimate(values, cell)
+        more = {part.name for part in fields(first)} - {part.name for part in fields(Estimate)}
+        own = {name: _mean_of([getattr(value, name) for value in values], cell) for name in more}
+        return replace(_mean_estimate(values, cell), **own)
     if is_dataclass(first) and not isinstance(first, type) and all(type(value) is type(first) for value in values):
         parts = [name for name, rule in rules_of(type(first)).items() if rule is not CURVE]
-        merged = replace(first, **{name: _mean_of([getattr(value, name) for value in values], cell) for name in parts})
-        name = getattr(first, "NAMED_BY_ALL", None)
-        if name:  # the mean is over what is worst in each, not over one group
-            merged = replace(merged, **{name: "; ".join(dict.fromkeys(getattr(value, name) for value in values))})
-        return merged
+        of_field = {name: [getattr(value, name) for value in values] for name in parts}
+        merged = {name: _mean_of(found, cell) for name, found in of_field.items()}
+        if "p_value" in of_field:
+            merged["p_value"] = _combine_p_values(of_field["p_value"])
+        name = getattr(first, "NAMED_BY_ALL", "")
+        if name and all(of_field[name]):  # the mean is over what is worst in each, not over one group
+            merged[name] = "; ".join(dict.fromkeys(of_field[name]))
+        return replace(first, **merged)
     if all(isinstance(value, dict) for value in values):
         shared = (key for key in first if all(key in value for value in values))
         return {key: _mean_of([value[key] for value in values], cell) for key in shared}
@@ -145,6 +150,15 @@ def _mean_of(values: Sequence[Any], cell: int) -> Any:
     if all(isinstance(value, int | float) for value in values):
         return statistics.fmean(values)
     return None if any(value is None for value in values) else first  # one training's is not the mean of all
+
+
+def _combine_p_values(values: Sequence[float | None]) -> float | None:
+    """Return the p-value of several trainings together: the smallest times their number (Bonferroni), at most 1; that
+    of one if all are equal, as of what does not depend on a training; None if one is missing."""
+    known = [value for value in values if value is not None]
+    if len(known) < len(values) or len(set(known)) == 1:
+        return values[0] if len(set(values)) == 1 else None
+    return min(1.0, len(known) * min(known))
 
 
 def _mean_estimate(estimates: Sequence[Estimate], cell: int) -> Estimate:

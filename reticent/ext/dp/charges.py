@@ -19,6 +19,7 @@ from reticent.core.artifact import MANIFEST, resumable_folders_of
 from reticent.core.errors import ReticentError
 from reticent.core.resolve import resolve
 from reticent.engine.schema import MEMBERS
+from reticent.engine.split import count_units
 from reticent.ext.dp.budget import Budget, Spending, budget_of, counted_entries, totals
 from reticent.job.artefact import trainings_of
 from reticent.job.dependencies import by_household, privacy_of
@@ -221,5 +222,6 @@ def _num_units(run: Run, unit: str) -> int:
         is_member = run.individuals.mask(MEMBERS)
         members = len(np.unique(run.individuals.units[is_member])) if unit == "household" else int(is_member.sum())
     except (ReticentError, OSError):
-        members = expected_sides(run.job, corpus.num_individuals)[0]
+        units = count_units(corpus, run.job.split) if unit == "household" else corpus.num_individuals
+        members = expected_sides(run.job, units)[0]
     return max(members if unit != "record" else members * corpus.num_documents // corpus.num_individuals, 1)

@@ -63,6 +63,21 @@ def test_the_best_attack_of_several_trainings_is_one_of_them() -> None:
     assert to_json(found)["best_attack"]["attack"] == "zlib"  # below chance tells members as well as above it
 
 
+def test_what_stands_beside_an_estimate_is_a_mean_too_and_p_values_are_combined() -> None:
+    def training(seed: int, leaked: int, area: float, attack: str, p_value: float) -> Entry:
+        privacy = {**estimate(1 - leaked / 100, 0.0, 1.0), "num_identifiers": 100, "num_leaked": leaked}
+        group = {"name": "ward", "num_members": 50, "num_nonmembers": 50, "attack": attack, "p_value": p_value}
+        group["auc"] = estimate(area, area - 0.1, area + 0.1)
+        return entry(seed, estimate(0.5, 0.4, 0.6), privacy_by_n={"1": privacy}, groups=[group])
+
+    (found,) = over([training(0, 5, 0.5, "loss", 0.9), training(1, 70, 0.9, "reference", 0.001)])
+    merged = to_json(found)
+    of_length = merged["privacy_by_n"]["1"]
+    assert (of_length["value"], of_length["num_leaked"]) == (pytest.approx(0.625), 38)
+    (group,) = merged["groups"]
+    assert (group["attack"], group["p_value"]) == ("loss; reference", pytest.approx(0.002))
+
+
 def test_one_training_stays_as_it_is() -> None:
     models = [entry(None, estimate(0.5, 0.4, 0.6), recipe="base", epoch=0), entry(3, estimate(0.5, 0.4, 0.6))]
     assert over(models) == [filled(ModelEvidence, one) for one in models]
