@@ -95,12 +95,25 @@ def test_cells_of_few_people_are_closed_and_no_row_gives_one_away() -> None:
     predicted = np.array([0] * 9 + [1] * 2 + [2] * 5 + [1] * 3 + [2] * 6)
     individual = [*range(16), 20, 20, 20, *range(30, 36)]
     found = measure(truth_of(classes, individual), predicted, **{**OPTIONS, "small_cell": 5})
-    assert found.confusion == [[9, None, None], [0, None, 0], [0, 0, 6]]
-    assert [(row.documents, row.individuals) for row in found.classes] == [(16, 16), (None, None), (6, 6)]
-    closed = found.classes[1].f1  # over three individuals: two of class 0 were called 1
-    assert closed.value is closed.n is closed.low is None
-    assert closed.method == "fewer than 5"
+    # Of 25 documents 16 are told: class 1 alone would be the rest, and its F1 three times the macro F1 less the others.
+    assert found.confusion == [[9, None, None], [0, None, 0], [0, 0, None]]
+    assert [(row.documents, row.individuals) for row in found.classes] == [(16, 16), (None, None), (None, None)]
+    for closed in found.classes[1:]:
+        assert closed.f1.value is closed.f1.n is closed.f1.low is None
+        assert closed.f1.method == "fewer than 5"
     assert found.classes[0].f1.value == pytest.approx(18 / 25)
+
+
+def test_an_f1_does_not_tell_how_many_were_taken_for_its_class() -> None:
+    # Three of class 1 are called 0: 2 * 90 / F1 less the 100 of class 0 would be 93.
+    classes = np.repeat([0, 1, 2], 100)
+    predicted = classes.copy()
+    predicted[[*range(90, 100)]], predicted[100:103], predicted[103:110] = 2, 0, 2
+    found = measure(truth_of(classes.tolist()), predicted, **{**OPTIONS, "small_cell": 5})
+    assert found.confusion is not None
+    for line in (*found.confusion, *zip(*found.confusion, strict=True)):
+        assert list(line).count(None) != 1
+    assert found.confusion[1][0] is None
 
 
 def test_a_difference_is_taken_over_the_same_people() -> None:
@@ -235,7 +248,8 @@ def test_the_report_has_f1_of_every_start_with_its_interval_in_picture_and_table
         assert (name, epoch) == (row.recipe, str(row.epoch or "–"))
         macro, micro = spoken.split(", micro F1 ")
         start, macro = macro.split(": macro F1 ")
-        assert start == (f"{row.recipe}, {row.epoch} epochs" if row.epoch else row.recipe)
+        epochs = f", {row.epoch} epoch{'s' if row.epoch > 1 else ''}"
+        assert start == row.recipe + (epochs if row.epoch else "")
         for name_of_f1, *places in (("macro_f1", macro, f1[0]), ("micro_f1", micro, f1[1])):
             found = getattr(row, name_of_f1)
             assert 0 <= found.low < found.value <= found.high <= 1
@@ -499,6 +513,23 @@ def test_the_smoking_task_is_classified_from_its_own_files(
             2,
             "classify.save_model: needs a folder",
         ),
+        (
+            (
+                "DOCUMENTS",
+                "--model",
+                "BASE",
+                "--model",
+                "TRAINED",
+                "--set",
+                "classify.label=status",
+                "--set",
+                "classify.private=true",
+                "--set",
+                "train.dp={target_epsilon=8}",
+            ),
+            2,
+            "no epsilon can be promised, since the training of its checkpoint",
+        ),
         (("DOCUMENTS", "--model", "nowhere", "--set", "classify.label=status"), 1, "nowhere: no such folder"),
         (("DOCUMENTS", "--model", "BASE", "--set", "classify.label=nothere"), 1, "column nothere is missing"),
         (
@@ -516,6 +547,7 @@ def test_wrong_options_are_refused(
     status: int,
     message: str,
 ) -> None:
-    places = {"RUN": finished, "DOCUMENTS": folder / "notes.parquet", "BASE": folder / "base"}
+    trained = finished / "models/toy/ppmlm/epoch-0002"
+    places = {"RUN": finished, "DOCUMENTS": folder / "notes.parquet", "BASE": folder / "base", "TRAINED": trained}
     assert command("classify", *(places.get(part, part) for part in arguments), "-q") == status
     assert message in capsys.readouterr().err

@@ -27,6 +27,7 @@ from reticent.ext.classify.documents import (
 from reticent.job.config import Job
 from reticent.job.dependencies import privacy_unit
 from reticent.job.run import Run
+from reticent.trainer.privacy import refuse_promise
 from reticent.trainer.tokenizer_of_model import tokenizer_json_of
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def classify_documents(
     held-out individuals.
 
     Individuals are split by the job's shares and seed: a member of a run with the same shares and seed is a member
-    here.
+    here. So a private head on a checkpoint that a run trained promises no epsilon.
 
     Parameters
     ----------
@@ -65,6 +66,8 @@ def classify_documents(
     if settings.private and job.train.dp is not None:
         charged = corpus.fingerprint() if job.train.dp.budget_file is not None else None
         privacy = job.train.dp.replace(unit=privacy_unit(job, job.train.dp), corpus=charged)
+        for path in folders:  # before the first of them is trained on
+            refuse_promise(privacy, _unaccounted_steps(path))
 
     def build(folder: Path | None) -> ClassificationEvidence:
         """Train and test a classifier on every model folder, and return the results. Classifiers stay in ``folder`` if
@@ -76,8 +79,9 @@ def classify_documents(
             if number == 1:
                 rows += measure_baselines(documents, job)
             kept = folder / f"model-{number:02d}" if folder is not None and settings.save_model else None
+            own = privacy and privacy.replace(unaccounted=_unaccounted_steps(path))
             with progress.task(f"classify {path.name}", None, "steps") as advance:
-                rows.append(train_one(path, path.name, 0, documents, settings, job, kept, advance, privacy=privacy))
+                rows.append(train_one(path, path.name, 0, documents, settings, job, kept, advance, privacy=own))
         return assemble_result(documents, job, settings, None, rows)
 
     if out is None:
@@ -89,6 +93,13 @@ def classify_documents(
         (writer.path / FILE).write_text(json.dumps(to_json(result), indent=1, allow_nan=False))
         writer.counts.update(result.documents, classes=len(result.classes), models=len(folders))
     return result
+
+
+def _unaccounted_steps(folder: Path) -> tuple[str, ...]:
+    """Return the steps before a head's training that no epsilon accounts for: the training of a checkpoint of ours,
+    which its ledger stands beside, as that may have been on the same individuals. Other folders are taken for public.
+    """
+    return ("the training of its checkpoint",) if (folder.resolve().parent / "ledger.json").is_file() else ()
 
 
 def _tokenise_for_models(

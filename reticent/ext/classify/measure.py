@@ -6,7 +6,7 @@ two baselines use no model: the commonest class, and a logistic regression on ba
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -72,11 +72,17 @@ def measure(truth: Truth, predicted: np.ndarray, *, num_bootstrap: int, seed: in
         ClassRow(f1=estimate, documents=int(confusion[number].sum()), individuals=int(individuals[number]))
         for number, estimate in enumerate(by_class)
     ]
+    hidden = _classes_to_hide(individuals, small_cell)
     return MeasuredClasses(
         macro_f1=estimate_macro_f1(by_class, draws, len(codes)),
         micro_f1=micro,
-        classes=[publish(row, small_cell) for row in rows],
-        confusion=_hide_small_cells(confusion, individuals_per_cell, small_cell),
+        classes=[
+            replace(row, f1=row.f1.withheld(small_cell), documents=None, individuals=None)
+            if is_hidden
+            else publish(row, small_cell)
+            for row, is_hidden in zip(rows, hidden, strict=True)
+        ],
+        confusion=_hide_small_cells(confusion, individuals_per_cell, hidden, small_cell),
         documents=len(truth.classes),
         individuals=len(codes),
     )
@@ -119,19 +125,39 @@ def _confusion_matrices(truth: Truth, predicted: np.ndarray) -> tuple[np.ndarray
     return documents, np.bincount(pairs[:, 0], minlength=num * num).reshape(num, num)
 
 
-def _hide_small_cells(documents: np.ndarray, individuals_per_cell: np.ndarray, cell: int) -> list[list[int | None]]:
-    """Return the confusion matrix as lists, with None for each count of 1 to ``cell`` - 1 individuals. Where a row has
-    one such count, a second is hidden too, as the row's sum would reveal the first.
+def _classes_to_hide(individuals: np.ndarray, cell: int) -> np.ndarray:
+    """Return a mask of the classes of 1 to ``cell`` - 1 individuals; of one alone with the next larger class, as the
+    total and the macro F1 would reveal it.
     """
-    rows: list[list[int | None]] = []
-    for counts, individuals in zip(documents.tolist(), individuals_per_cell.tolist(), strict=True):
-        closed = [0 < found < cell for found in individuals]
-        if sum(closed) == 1:
-            open_cells = [number for number, found in enumerate(individuals) if found >= cell]
-            if open_cells:
-                closed[min(open_cells, key=individuals.__getitem__)] = True
-        rows.append([None if hidden else count for count, hidden in zip(counts, closed, strict=True)])
-    return rows
+    hidden = (individuals > 0) & (individuals < cell)
+    others = np.flatnonzero(individuals >= cell)
+    if hidden.sum() == 1 and len(others):
+        hidden[others[np.argmin(individuals[others])]] = True
+    return hidden
+
+
+def _hide_small_cells(
+    documents: np.ndarray, individuals_per_cell: np.ndarray, hidden_classes: np.ndarray, cell: int
+) -> list[list[int | None]]:
+    """Return the confusion matrix as lists, with None for each count of 1 to ``cell`` - 1 individuals. Where a row or a
+    column has one such count, a second is hidden too: the row's sum is told, and the F1 tells the column's. Of hidden
+    classes no sum is told, nor a whole row.
+    """
+    closed = (individuals_per_cell > 0) & (individuals_per_cell < cell)
+    is_changed = True
+    while is_changed:
+        is_changed = False
+        for hidden, found, is_row in ((closed, individuals_per_cell, 1), (closed.T, individuals_per_cell.T, 0)):
+            revealing = np.where(hidden_classes, 0 if is_row else -1, 1)  # number of hidden cells that is too few
+            for line in np.flatnonzero(hidden.sum(axis=1) == revealing):
+                candidates = np.flatnonzero(~hidden[line])
+                if len(candidates):  # rather one that is not zero
+                    least = min(candidates, key=lambda at: (found[line, at] == 0, found[line, at]))
+                    hidden[line, least] = is_changed = True
+    return [
+        [None if is_hidden else count for count, is_hidden in zip(*line, strict=True)]
+        for line in zip(documents.tolist(), closed.tolist(), strict=True)
+    ]
 
 
 # ------------------------------------------------------------------------------------------------------------ baselines
