@@ -29,7 +29,7 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.core.progress import Progress
 from reticent.engine.corpus import open_configured
 from reticent.engine.sources.corpus_config import CorpusConfig
-from reticent.engine.sources.staged import open_remote, stage
+from reticent.engine.sources.staged import open_remote, stage, staged_files
 from reticent.ext.exports import contents
 from reticent.ext.exports import source as exports
 from reticent.ext.exports.cda import read_document
@@ -887,6 +887,10 @@ def test_a_run_reads_an_export_once_and_lists_what_it_could_not(tmp_path: Path) 
     update_run(run, tmp_path / "less", [], [folder / "gone.txt"], Progress(quiet=True))
     counts = json.loads((tmp_path / "less/corpus/manifest.json").read_text())["counts"]
     assert (counts["documents"], "unread" in counts) == (10, False)
+    for gone in ([], [folder / "gone.txt"]):  # the second time the snapshot is there, with whom the list names
+        update_run(run, tmp_path / "again", [], gone, Progress(quiet=True), refresh=True)
+        left = [pq.read_table(file)["individual_id"].to_pylist() for file in staged_files(tmp_path / "again/corpus")]
+        assert ["2" in ids for ids in left] == [not gone]
 
 
 def found_in(folder: Path, scheme: str, connections: int = 1) -> tuple[list[Any], list[Unread]]:

@@ -40,7 +40,11 @@ def corpus_steps(run: Run) -> Iterator[Step]:
 def refreshed_steps(refresh: Refresh, run: Run) -> Iterator[Step]:
     """Yield the step that reads the documents again, in a new snapshot of the remote source; unchanged texts need not
     be transferred."""
-    yield Step.of(corpus_artefact(run.job), partial(_read_documents, run, refresh=refresh))
+    yield Step.of(
+        corpus_artefact(run.job),
+        partial(_read_documents, run, refresh=refresh),
+        prepare=partial(_drop_withdrawn, run),
+    )
     run.invalidate(*OPENED)
 
 
