@@ -95,7 +95,7 @@ def execute(run: Run, until: str = "report", *, alone: bool = False) -> Path:
     """Run every stage of a job up to and including ``until`` (one of `STAGES`); return the run folder.
 
     With ``alone`` only the reading of the documents and deduplication run before it: a stage that looks at documents
-    one by one needs no split, unless canaries are planted in some of them.
+    one by one needs no split, unless canaries are planted in some of them. Who withdrew is recorded all the same.
     """
     if until not in STAGES:
         raise PolicyError(f"unknown stage {until!r}; one of {', '.join(STAGES)}")
@@ -119,8 +119,11 @@ def execute(run: Run, until: str = "report", *, alone: bool = False) -> Path:
     run.prepare_folder()
     alone = alone and run.job.canaries is None
     chosen = stages_until(until)
-    if alone:
-        chosen = [stage for stage in chosen if stage.name in ("corpus", "dedup") or until in (stage.name, stage.within)]
+    if alone:  # no split keeps the record of who withdrew
+        run_stages(run, stages_named("corpus"))
+        _ = run.whole_corpus  # says whom the lists name
+        run.left_out(again=True).keep(run.folder)
+        chosen = [stage for stage in chosen if stage.name == "dedup" or until in (stage.name, stage.within)]
     run_stages(run, chosen)
     run.verify_all()
     if alone:

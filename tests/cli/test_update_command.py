@@ -15,6 +15,7 @@ from fixtures.command import command
 from fixtures.models import toy_tokenizer
 
 from reticent.core.artifact import read_manifest
+from reticent.engine.withdrawn import RECORD
 from reticent.job.stages.index import INDEXES
 
 SECRET = "Zyxwvut"
@@ -169,6 +170,25 @@ def test_a_withdrawal_is_not_undone_by_another_job_in_its_folder(
     longer.write_text(withdrawn.read_text() + "q1\n")
     assert command("update", monday, "--remove", longer, "--add", new, "--out", tuesday, "-q") == 0
     assert "q1" not in pq.read_table(tuesday / "split" / "individuals.parquet").column("individual_id").to_pylist()
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_who_withdrew_before_a_detection_alone_stays_out_of_the_next_one(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], merged: bool
+) -> None:
+    notes, gone, run = tmp_path / "notes.parquet", tmp_path / "gone.txt", tmp_path / "run"
+    detect = ["detect", write(notes, ROWS), "--out", run, "--set", f'corpus.withdrawn=["{gone}"]', "-q"]
+    gone.write_text("q2\np7\n")
+    assert command(*detect) == 0
+    assert (run / RECORD).exists()
+    if merged:
+        write(notes, [("e9", "q1", text) if who == "q2" else (name, who, text) for name, who, text in ROWS])
+    else:
+        gone.write_text("p7\n")
+    capfd.readouterr()
+    assert command(*detect) == 2
+    said = capfd.readouterr().err
+    assert ("1 document(s) of individuals who withdrew now have the id" if merged else "would come back") in said
 
 
 def test_a_list_that_has_grown_since_the_run_is_said(
