@@ -413,7 +413,7 @@ def update(
     before = Run(job_of(read_job(run_folder), None))
     corpus = job_of(read_job(run_folder), settings, CHANGED_BY_UPDATES).corpus
     run = update_run(before, out, add or [], remove or [], new_progress(quiet), refresh=refresh, corpus=corpus)
-    print_update(run, affected_artifacts(before, remove or []), as_json)
+    print_update(run, affected_artifacts(before, run), as_json)
 
 
 def protect(

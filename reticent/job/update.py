@@ -32,13 +32,13 @@ from reticent.engine.detect.passages import copy_cache
 from reticent.engine.index import open_index
 from reticent.engine.ngrams import NgramIndex
 from reticent.engine.reuse import ReusedSpans, differing_texts, rows_before, with_same_individual
-from reticent.engine.schema import MEMBERS
+from reticent.engine.schema import HELDOUT, MEMBERS, REFERENCE
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.update import update_index
-from reticent.engine.withdrawn import LeftOut, read_ids
+from reticent.engine.withdrawn import LeftOut, comparable_form, read_ids
 from reticent.job.artefact import Artefact, Output
 from reticent.job.checks import require_same_documents
-from reticent.job.detection_learned import keep_key, learn_config_of
+from reticent.job.detection_learned import LEARNED, keep_key, learn_config_of, taught
 from reticent.job.maker import is_up_to_date
 from reticent.job.pipeline import Stage, run_stages, stages_named
 from reticent.job.run import Run
@@ -230,7 +230,7 @@ def update_run(
     values["corpus"] = corpus.model_dump()
     values["corpus"]["source"] = [*job.corpus.sources, *added]
     values["corpus"]["withdrawn"] = [*job.corpus.withdrawn, *map(str, withdrawn)]
-    replaced = affected_artifacts(before, ()).dossier
+    replaced, _ = _dossiers_of(before)
     if replaced is not None:  # the dossier of the new run names that of the old one
         values["dossier"]["replaces"] = replaced
     run = Run(type(job).model_validate(values), progress)
@@ -286,6 +286,13 @@ def _require_new_files(before: Run, run: Run, added: Sequence[str]) -> None:
                 )
 
 
+#: Folder of trained weights in a run -> the sides of the split whose documents trained them, or may have.
+TRAINED_ON = {
+    "models": (MEMBERS,), "classification": (MEMBERS,), "tagging": (MEMBERS,), "shadows": (MEMBERS, HELDOUT),
+    "foundation": (REFERENCE,),
+}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class AffectedArtifacts:
     """Models and dossiers of the previous run that an update affects.
@@ -295,13 +302,14 @@ class AffectedArtifacts:
 
     Attributes
     ----------
-    trained_on_withdrawn : bool, whether a withdrawn individual is a member, so that all models were trained on them
-    models : list of str, paths in the run folder of its trained models
+    trained_on_withdrawn : list of str, those of ``models`` that were trained, or whose base was, on documents of
+        individuals who have none in the new run
+    models : list of str, paths in the run folder of all weights that were trained on its documents
     dossier : str, digest of the dossier of the run; None without one
     replaced : list of str, digests (first 16 hex digits) of dossiers that it had replaced, which may have been sent too
     """
 
-    trained_on_withdrawn: bool
+    trained_on_withdrawn: list[str]
     models: list[str]
     dossier: str | None
     replaced: list[str]
@@ -313,15 +321,13 @@ class AffectedArtifacts:
     def lines(self) -> list[str]:
         """Return sentences on the affected models and dossiers, for the user; empty where the run has neither."""
         found = []
-        if self.models and self.trained_on_withdrawn:
+        if self.trained_on_withdrawn:
             found.append(
-                f"Trained on documents of individuals who withdrew: {', '.join(self.models)}. Train them again, and "
-                "ask those who have them to delete them."
+                "Trained on documents of individuals who withdrew or are gone: "
+                f"{', '.join(self.trained_on_withdrawn)}. Train them again, and ask those who have them to delete them."
             )
-        elif self.models:
-            found.append(
-                f"Models of the documents as they were before: {', '.join(self.models)}. They were not changed."
-            )
+        if others := [name for name in self.models if name not in self.trained_on_withdrawn]:
+            found.append(f"Models of the documents as they were before: {', '.join(others)}. They were not changed.")
         digests = [*filter(None, (self.dossier,)), *self.replaced]
         if digests:
             found.append(
@@ -331,25 +337,36 @@ class AffectedArtifacts:
         return found
 
 
-def affected_artifacts(before: Run, withdrawn: Sequence[Path]) -> AffectedArtifacts:
-    """Return the models and dossiers of a run that an update affects: those trained on, or about, its documents.
+def affected_artifacts(before: Run, run: Run) -> AffectedArtifacts:
+    """Return the models and dossiers of a run (``before``) that an update to ``run`` affects: those trained on, or
+    about, its documents."""
+    dossier, replaced = _dossiers_of(before)
+    reference = {each.name for each in before.job.model if each.foundation and each.foundation.text == "reference"}
+    individuals, choice = before.individuals, run.job.corpus.ids
+    ids = individuals.table.column("individual_id")
+    stay = run.whole_corpus.scan().column("individual_id").unique().cast(pa.string())
+    is_here = pc.is_in(comparable_form(ids, choice), value_set=comparable_form(stay, choice))
+    is_gone = ~is_here.to_numpy(zero_copy_only=False).astype(bool)
+    models, affected = [], []
+    for kind in (*TRAINED_ON, LEARNED):
+        for place in sorted(path.parent for path in (before.folder / kind).rglob("manifest.json")):
+            name = place.relative_to(before.folder)
+            is_of_reference = name.parts[1:2] and name.parts[1] in reference
+            if kind == "foundation" and not is_of_reference:
+                continue  # made from public text
+            if kind in ("classification", "tagging", "shadows") and not any(place.rglob("*.safetensors")):
+                continue  # only scores were kept
+            models.append(name.as_posix())
+            if kind == LEARNED:
+                was_read = taught(before, ids)
+            else:
+                was_read = individuals.mask(*TRAINED_ON[kind], *([REFERENCE] if is_of_reference else []))
+            if (was_read & is_gone).any():
+                affected.append(name.as_posix())
+    return AffectedArtifacts(affected, models, dossier, replaced)
 
-    ``withdrawn`` are the files of individuals who withdraw now.
-    """
-    dossier, replaced = resolve("reticent.ext.dossier.stage:dossiers_of")(before.folder)
-    models = sorted(path.parent for path in (before.folder / "models").rglob("manifest.json"))
-    return AffectedArtifacts(
-        trained_on_withdrawn=bool(withdrawn) and _lists_a_member(before, withdrawn),
-        models=[model.relative_to(before.folder).as_posix() for model in models],
-        dossier=dossier,
-        replaced=replaced,
-    )
 
-
-def _lists_a_member(before: Run, files: Sequence[Path]) -> bool:
-    """Return whether one of these files of ids contains the id of a member of a run."""
-    individuals = before.individuals
-    members = individuals.table.column("individual_id").filter(pa.array(individuals.mask(MEMBERS)))
-    known = before.given_corpus.scan().column("individual_id")
-    ids = pa.concat_arrays([read_ids(file, known, before.job.corpus.ids)[0] for file in files])
-    return bool(pc.any(pc.is_in(ids, value_set=members)).as_py())
+def _dossiers_of(run: Run) -> tuple[str | None, list[str]]:
+    """Return the digest of a run's dossier, and those of dossiers that it had replaced."""
+    found: tuple[str | None, list[str]] = resolve("reticent.ext.dossier.stage:dossiers_of")(run.folder)
+    return found

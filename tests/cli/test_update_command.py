@@ -16,7 +16,10 @@ from fixtures.models import toy_tokenizer
 
 from reticent.core.artifact import read_manifest
 from reticent.engine.withdrawn import RECORD
+from reticent.job.config import parse_job
+from reticent.job.run import Run
 from reticent.job.stages.index import INDEXES
+from reticent.job.update import affected_artifacts
 
 SECRET = "Zyxwvut"
 #: Document, individual, text.
@@ -367,7 +370,7 @@ def test_models_and_dossiers_that_an_update_touches_are_named(
         out = tmp_path / f"after-{side}"
         assert command("update", before, "--remove", tmp_path / side, "--out", out, "--json", "-q") == 0
         assert json.loads(capfd.readouterr().out)["touched"] == {
-            "trained_on_withdrawn": side == "members",
+            "trained_on_withdrawn": ["models/gpt2/clm", "models/gpt2/ppclm/seed-1"] if side == "members" else [],
             "models": ["models/gpt2/clm", "models/gpt2/ppclm/seed-1"],
             "dossier": digest,
             "replaced": ["0123456789abcdef"],
@@ -375,6 +378,44 @@ def test_models_and_dossiers_that_an_update_touches_are_named(
         assert json.loads((out / "job.json").read_text())["dossier"]["replaces"] == digest
     assert command("update", before, "--remove", tmp_path / "members", "--out", tmp_path / "said", "-q") == 0
     said = capfd.readouterr().out
-    assert "Trained on documents of individuals who withdrew: models/gpt2/clm, models/gpt2/ppclm/seed-1." in said
+    assert "who withdrew or are gone: models/gpt2/clm, models/gpt2/ppclm/seed-1. Train them again" in said
     assert f"Dossiers of the documents as they were before: {digest[:16]}, 0123456789abcdef." in said
     assert one_of["members"] not in said
+
+
+@pytest.mark.parametrize(
+    ("side", "trained"),
+    [
+        ("members", ["models/base/clm", "models/own/clm", "tagging/own/base", "shadows/base/clm/00"]),
+        ("heldout", ["shadows/base/clm/00", "learned"]),
+        ("reference", ["models/own/clm", "tagging/own/base", "foundation/own"]),
+    ],
+)
+def test_weights_that_somebody_who_is_gone_has_taught_are_named(tmp_path: Path, side: str, trained: list[str]) -> None:
+    """Whoever says that they are gone: here the documents themselves, as after a refresh."""
+    notes, before = write(tmp_path / "notes.parquet", ROWS), tmp_path / "before"
+    assert command("index", notes, "--out", before, "--set", "split.reference=0.2", "-q") == 0
+    sides = pq.read_table(before / "split" / "individuals.parquet").to_pydict()
+    gone = next(who for who, at in zip(sides["individual_id"], sides["split"], strict=True) if at == side)
+    rest = write(tmp_path / "rest.parquet", [row for row in ROWS if row[1] != gone])
+    places = ["models/base/clm", "models/own/clm", "tagging/own/base", "shadows/base/clm/00", "foundation/own"]
+    for place in (*places, "learned", "shadows/base/clm/01", "foundation/base"):
+        (before / place).mkdir(parents=True)
+        (before / place / "manifest.json").write_text("{}")
+    for place in ("tagging/own/base", "shadows/base/clm/00"):  # of other shadows, scores alone
+        (before / place / "model.safetensors").touch()
+    heldout = [who for who, at in zip(sides["individual_id"], sides["split"], strict=True) if at == "heldout"]
+    pq.write_table(pa.table({"individual_id": heldout}), before / "learned" / "taught.parquet")
+    values = json.loads((before / "job.json").read_text())
+    values["detect"] = {"detectors": ["rules", "learned"], "learned": {"teacher": "rules"}}
+    own, public = ({"kind": "gpt2", "text": text} for text in ("reference", str(notes)))
+    values["model"] = [
+        {"name": name, "foundation": base, "objective": "clm", "recipes": ["clm"]}
+        for name, base in (("own", own), ("base", public))
+    ]
+    after = Run(parse_job({"out": str(tmp_path / "after"), "corpus": {"source": str(rest)}}))
+    found = affected_artifacts(Run(parse_job(values)), after)
+    assert sorted(found.models) == sorted([*places, "learned"])
+    assert sorted(found.trained_on_withdrawn) == sorted(trained)
+    assert f"{', '.join(found.trained_on_withdrawn)}. Train them again" in found.lines()[0]
+    assert not set(found.trained_on_withdrawn) & set(found.lines()[1].rstrip(".").partition(": ")[2].split(", "))
