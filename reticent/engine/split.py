@@ -174,7 +174,7 @@ def _assign_units(corpus: Corpus, config: SplitConfig) -> tuple[pa.Array, np.nda
     (households, else individuals), and each individual's unit (code)."""
     ids = corpus.scan()
     names, documents = sorted_codes(ids.column("individual_id"))
-    if _splits_households(ids, config):
+    if splits_households(ids.column_names, config):
         column = corpus.columns.household_id or "household_id"
         return names, documents, *_assign_households(ids, documents, len(names), column)
     return names, documents, names, np.arange(len(names), dtype=np.uint32)
@@ -195,10 +195,10 @@ def make_individuals(
     return Individuals(pa.table(columns, schema=INDIVIDUALS))
 
 
-def _splits_households(ids: pa.Table, config: SplitConfig) -> bool:
-    """Whether whole households are assigned to a split; `CorpusError` if that is asked for without a household
-    column."""
-    present = "household_id" in ids.column_names
+def splits_households(columns: Collection[str], config: SplitConfig) -> bool:
+    """Return whether whole households are assigned to a split, by the ``columns`` that the documents have;
+    `CorpusError` if that is asked for without a household column."""
+    present = "household_id" in columns
     if config.by == "household" and not present:
         raise CorpusError("split by household needs the column household_id")
     return present and config.by != "individual"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from functools import reduce
@@ -122,7 +123,8 @@ def test_ids_that_are_blank_on_one_machine_are_so_in_a_part(column: str, blank: 
         {"doc_id": ["d", "e"], "individual_id": ["p", "q"], "household_id": ["h", "i"], "text": ["a", "b"]}
     )
     at = table.schema.names.index(column)
-    cut = _Cut(SplitConfig(), by_household, None, "exact", ())
+    split = SplitConfig(by="household" if by_household else "individual")
+    cut = pickle.loads(pickle.dumps(_Cut(split, table.schema.names, None, "exact", ())))
     assert decoded(cut(table)).num_rows == 2
     with pytest.raises(CorpusError, match=f"column {column}: a document has none"):
         cut(table.set_column(at, column, pa.array(["x", blank])))
@@ -132,3 +134,8 @@ def test_ids_that_are_blank_on_one_machine_are_so_in_a_part(column: str, blank: 
     else:
         with pytest.raises(CorpusError, match=f"column {column}: a document has none"):
             cut(without)
+
+
+def test_a_split_by_household_needs_its_column_as_on_one_machine() -> None:
+    with pytest.raises(CorpusError, match="split by household needs the column household_id"):
+        _Cut(SplitConfig(by="household"), ["doc_id", "individual_id", "text"], None, "exact", ())

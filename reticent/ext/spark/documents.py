@@ -13,7 +13,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -32,7 +32,7 @@ from reticent.engine.sources.columns import SOURCE_COLUMN, as_text, sorted_codes
 from reticent.engine.sources.config import Columns, OnNull
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.files import TABLES, table_error
-from reticent.engine.split import Individuals, make_individuals, require_sides
+from reticent.engine.split import Individuals, make_individuals, require_sides, splits_households
 from reticent.engine.withdrawn import DOCUMENTS_LEFT, LeftOut, OfList, Withdrawals, hash_texts, read_lines
 from reticent.ext.spark.session import ROWS_PER_BATCH, check_session, session_of, setting
 from reticent.ext.spark.tables import (
@@ -197,8 +197,7 @@ def open_documents(
     with _explain_type_errors(spark, files, columns), errors_of_tasks():
         frame = _select_columns(frame, columns, files is not None, more)
         num_parts = num_parts or max(2 * spark.sparkContext.defaultParallelism, frame.rdd.getNumPartitions())
-        by_household = "household_id" in frame.columns and split.by != "individual"
-        cut = _Cut(split, by_household, files, ids, tuple(real_ids), time_zone)
+        cut = _Cut(split, frame.columns, files, ids, tuple(real_ids), time_zone)
         num_skipped = 0
         if on_null == "skip":
             num_skipped = frame.filter(frame["text"].isNull()).count()
@@ -494,14 +493,19 @@ def _fold_id_columns(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBat
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """Callable that turns the rows of a part into its serialised table, checked and in document order."""
+    """Callable that turns the rows of a part into its serialised table, checked and in document order; ``columns`` are
+    those of the documents."""
 
     split: SplitConfig
-    by_household: bool
+    columns: InitVar[Sequence[str]]
     files: dict[str, int] | None
     ids: Ids
     real_ids: tuple[str, ...]
     time_zone: str | None = None
+    by_household: bool = field(init=False)
+
+    def __post_init__(self, columns: Sequence[str]) -> None:
+        object.__setattr__(self, "by_household", splits_households(columns, self.split))
 
     @property
     def unit(self) -> str:
