@@ -130,6 +130,8 @@ class Reuse:
                 return f"detector {name}: {why}"
             if self._texts_may_differ and (name == "gold" or settings.of(name).get("columns")):
                 return f"detector {name}: it reads columns beside the text, which were read again"
+            if settings.of(name).get("columns") and self._before.job.corpus.time_zone != self._run.job.corpus.time_zone:
+                return f"detector {name}: it reads columns beside the text, whose times are of another corpus.time_zone"
         if has_other_rules(self._before):
             return "those of the run before were found by the rules of another version of Reticent"
         return ""

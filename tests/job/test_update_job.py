@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fixtures.jobs import Recorder, Values, changed, make_hospital, run, values_of, write_tokenizer
@@ -194,6 +196,29 @@ def test_spans_of_other_rules_are_kept_and_said_and_an_update_takes_none_of_them
     execute(Run(load_kept_job(again / "job.json"), said), "detect")
     assert said.made == ["spans"]
     assert said.warnings == []
+
+
+def test_columns_are_read_again_in_another_time_zone(tmp_path: Path) -> None:
+    born = [dt.datetime(1950 + number, 3, 1, 23) for number in range(40)]
+    for name, rows in (("notes.parquet", born[:38]), ("added.parquet", born[38:])):
+        columns = {"doc_id": [f"d{day.year}" for day in rows], "individual_id": [f"p{day.year}" for day in rows]}
+        columns["text"] = [f"born {day:%Y-%m-%d} or {day + dt.timedelta(hours=1):%Y-%m-%d}" for day in rows]
+        pq.write_table(pa.table(columns | {"birth": pa.array(rows, pa.timestamp("us", "UTC"))}), tmp_path / name)
+    (tmp_path / "common.txt").write_text("born\nor\n")
+    records = {"columns": {"birth_date": "birth"}, "common": str(tmp_path / "common.txt")}
+    values: Values = {
+        "corpus": {"source": [str(tmp_path / "notes.parquet")], "time_zone": "UTC"}, "out": str(tmp_path / "utc"),
+        "index": {"updatable": True}, "detect": {"detectors": ["records"], "records": records},
+    }  # fmt: skip
+    execute(Run(parse_job(values)), "index")
+    before, said = opened(tmp_path / "utc"), Said()
+    zone = before.job.corpus.replace(time_zone="Europe/Paris")
+    update_run(before, tmp_path / "paris", [str(tmp_path / "added.parquet")], [], said, corpus=zone)
+    assert said.lines[0].endswith("whose times are of another corpus.time_zone")
+    both = [str(tmp_path / name) for name in ("notes.parquet", "added.parquet")]
+    values |= {"corpus": {"source": both, "time_zone": "Europe/Paris"}, "out": str(tmp_path / "rebuilt")}
+    execute(Run(parse_job(values)), "index")
+    assert_same(tmp_path / "paris", tmp_path / "rebuilt")
 
 
 def update_run_of(before: Path, out: Path, hospital: Path) -> Said:
