@@ -2,8 +2,8 @@
 
 A list is a text file, an id a line; a table (a *register*) stands in the database of the documents. Their ids are held
 to those of the documents as ``corpus.ids`` says. Ids of nobody here are counted: whoever withdrew may have no document,
-or none any more. Lists and registers are read before the documents. A database never sends the texts of who withdrew;
-of other sources they are passed over before anything is written.
+or none any more. Lists and registers are read before the documents. A database does not send the texts of who withdrew;
+of other sources, and where their first note arrives after that, they are passed over before anything is written.
 
 The record (`LeftOut`) is a private file of the run folder. It has a keyed digest of each individual who was left out
 and had documents, and of the id and text of each of these. So nobody comes back because a list was forgotten, and no
@@ -345,7 +345,6 @@ class Withdrawals:
     _registers: list[pa.Array] = field(default_factory=list)
     _source: Registering | None = None
     _listed: pa.Array | None = None
-    _excluded: pa.Array | None = None
     _passed_over: list[pa.Table] = field(default_factory=list)
 
     def begin(self, source: Any) -> None:
@@ -366,7 +365,7 @@ class Withdrawals:
         individuals."""
         settings, known = self.settings, origin.ids_of(None)
         self._registers = [origin.ids_of(table) for table in tables]
-        gone = [self.of_lists(known)]
+        gone, named = [self.of_lists(known)], [read_lines(*settings.withdrawn)]
         for each in self.lists:  # nothing is read where a list stops the reading
             list_message(*each, settings)
         if settings.opt_out is not None:
@@ -375,12 +374,15 @@ class Withdrawals:
             if not len(ids):
                 raise CorpusError(f"{where}: the table holds no id; leave corpus.opt_out out where nobody withdrew")
             gone.append(match_known_ids(ids, known, settings.ids, where))
+            named.append(ids)
             self.counts["opt_out"] = {"ids": len(ids), "individuals": len(gone[-1])}
             self.said.append(list_message(where, len(ids), len(gone[-1]), settings))
         out = pa.concat_arrays(gone).unique()
         refuse_withdrawn(self.record, known, settings.ids, pa.concat_arrays([out, self.readmitted(known)]))
+        if any(map(len, named)):  # also those without a note yet: one may arrive before the texts are read
+            self._listed = comparable_form(pa.concat_arrays(named), settings.ids)
         if len(out):
-            self._source, self._excluded = origin, out
+            self._source = origin
             origin.leave_out(out)
 
     def of_lists(self, known: pa.ChunkedArray | pa.Array) -> pa.Array:
@@ -391,13 +393,10 @@ class Withdrawals:
     def drop_withdrawn(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return a batch of documents without those of withdrawn individuals that the source sent nevertheless; these
         are recorded."""
-        names = batch.column("individual_id").cast(pa.string())
-        if self._excluded is not None:
-            is_gone = pc.is_in(names, value_set=self._excluded)
-        elif self._listed is not None:
-            is_gone = pc.is_in(comparable_form(names, self.settings.ids), value_set=self._listed)
-        else:
+        if self._listed is None:
             return batch
+        names = batch.column("individual_id").cast(pa.string())
+        is_gone = pc.is_in(comparable_form(names, self.settings.ids), value_set=self._listed)
         if pc.any(is_gone).as_py():
             self._passed_over += hash_texts([batch.select(["doc_id", "individual_id", "text"]).filter(is_gone)])
             batch = batch.filter(pc.invert(is_gone))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.parquet as pq
 import pytest
 
@@ -71,6 +72,36 @@ def test_who_withdrew_is_not_staged_and_comes_back_under_no_id(tmp_path: Path) -
     for name, ids in (("moved", "abcd"), ("copied", "abxd")):
         with pytest.raises(PolicyError, match="the id of another individual"):
             read(name, "q", "pprr", first.record, ids)
+
+
+class Growing(InMemory):
+    """A database in which notes of individuals in a list or register arrive once the ids were asked for."""
+
+    def ids_of(self, table: str | None) -> pa.Array:
+        return pa.array(["p", "r", "s"] if table is None else ["r", "t"], pa.string())
+
+    def leave_out(self, ids: pa.Array) -> None:
+        self._gone = self._table.filter(pa.compute.is_in(self._table["individual_id"], value_set=ids))
+        self._table = self._table.filter(pa.compute.invert(pa.compute.is_in(self._table["individual_id"], ids)))
+
+    def left_out(self) -> Iterator[pa.RecordBatch]:
+        yield from self._gone.set_column(2, "sha256", pa.nulls(len(self._gone), pa.binary())).to_batches()
+
+
+@pytest.mark.parametrize("by", ["opt_out", "withdrawn", "both"])
+def test_whose_first_note_arrives_while_a_database_is_read_stays_out(tmp_path: Path, by: str) -> None:
+    (tmp_path / "gone.txt").write_text("s\nq\n")
+    more: dict[str, Any] = {"opt_out": "opt_out"} if by != "withdrawn" else {}
+    more |= {"withdrawn": [str(tmp_path / "gone.txt")]} if by != "opt_out" else {}
+    columns = {"doc_id": "doc_id", "individual_id": "individual_id", "text": "text"}
+    settings = CorpusConfig(source="adbc://memory", table="note", **columns, **more)
+    reading = Withdrawals(settings)
+    source = Growing(table_of([*"abcdef"], [f"text of {i}" for i in "abcdef"], [*"ppqrst"]))
+    (tmp_path / "staged").mkdir()
+    stage(source, settings, tmp_path / "staged", withdrawals=reading)
+    found = pa.concat_tables(map(pq.read_table, staged_files(tmp_path / "staged")))["individual_id"].to_pylist()
+    assert set(found) == {"opt_out": {*"pqs"}, "withdrawn": {*"prt"}, "both": {"p"}}[by]
+    assert reading.record.table.num_rows == (4 if by == "both" else 2)
 
 
 def test_a_new_document_without_an_id_is_the_error_that_a_reading_from_nothing_gives(tmp_path: Path) -> None:
