@@ -192,7 +192,8 @@ def update_run(
     ArtifactError
         The indexes are missing, or are not those of the run's documents as they are now.
     CorpusError
-        A new document cannot be used or has the id of another, or an individual is not in the run.
+        A new document cannot be used or has the id of another, or an id of a list is an individual's but for how it is
+        spelt. Of a list that names nobody here, only with ``corpus.on_unmatched`` "stop"; else that is a warning.
     """
     job = before.job
     if not (added or withdrawn or refresh):
