@@ -133,6 +133,20 @@ def test_records_teach_the_names_that_they_do_not_hold(folder: Path, monkeypatch
     assert len(found & others) > 0.9 * len(others)
 
 
+def test_a_teacher_reads_records_by_the_folded_id(folder: Path) -> None:
+    """With ``corpus.ids = "fold"`` a record whose id has another spelling is its individual's for the teacher too."""
+    rows = pq.read_table(folder / "notes.parquet").to_pylist()
+    ids = [row["individual_id"].upper() for row in rows]
+    names = [row["text"][slice(row["spans"][0]["start"], row["spans"][0]["end"])] for row in rows]
+    pq.write_table(pa.table({"individual_id": ids, "last_name": names}), folder / "records.parquet")
+    records = {"table": str(folder / "records.parquet")}
+    learned = {"teacher": "records", "documents": 150}
+    asked = job(folder, learned, detectors=["rules", "records", "learned"], records=records).model_dump()
+    asked["corpus"]["ids"] = "fold"
+    execute(Run(parse_job(asked)), "detect", alone=True)
+    assert read_manifest(folder / "run" / "teacher").counts["spans"] >= 150
+
+
 def test_a_language_that_was_taught_is_known(folder: Path) -> None:
     """Notes of 30 words or more in Italian are counted as another language until the tagger has learned from some."""
     for file in ("notes.parquet", "marked.parquet"):

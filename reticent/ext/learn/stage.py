@@ -155,7 +155,7 @@ def _run_teacher(run: Run, config: LearnConfig, folder: Path, counts: dict[str, 
         presets = "" if config.teacher in PRESETS else f", or a preset: {', '.join(PRESETS)}"
         raise PolicyError(f"detect.learned.teacher: {error}{presets}") from None
     given = {name: options[name] for name in names if name in options}
-    teachers = make_detectors(names, given, num_threads=run.job.num_threads)
+    teachers = make_detectors(names, given, num_threads=run.job.num_threads, ids=run.job.corpus.ids)
     with (
         cached(run.folder / NER_CACHE, teachers if run.job.detect.cache else ()),
         run.progress.task("teacher", len(drawn), "documents") as advance,
