@@ -147,6 +147,20 @@ def test_a_teacher_reads_records_by_the_folded_id(folder: Path) -> None:
     assert read_manifest(folder / "run" / "teacher").counts["spans"] >= 150
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_a_teacher_with_another_list_teaches_again(folder: Path, own: bool) -> None:
+    """Whether the list is the job's or the teacher's own, and whether its path or its content is another."""
+    found = []
+    for file, words in (("a", "Palpazione"), ("b", "Paracetamolo"), ("b", "Radiologia")):
+        (folder / file).write_text(words)
+        gazetteer = {"gazetteer": {"lists": {"CITY": str(folder / file)}}}
+        learned = {"teacher": "gazetteer", "documents": 150} | ({"teacher_options": gazetteer} if own else {})
+        given = {} if own else {"detectors": ["rules", "gazetteer", "learned"], **gazetteer}
+        execute(Run(job(folder, learned, **given)), "detect", alone=True)
+        found.append(pq.read_table(folder / "run" / "teacher" / "spans.parquet").column("start").to_pylist())
+    assert found[0] != found[1] != found[2]
+
+
 def test_a_language_that_was_taught_is_known(folder: Path) -> None:
     """Notes of 30 words or more in Italian are counted as another language until the tagger has learned from some."""
     for file in ("notes.parquet", "marked.parquet"):

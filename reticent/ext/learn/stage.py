@@ -27,7 +27,7 @@ from reticent import _rust
 from reticent.core.artifact import fingerprint
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.corpus import Columns, open_corpus
-from reticent.engine.detect import detect_spans, make_detectors, option_files
+from reticent.engine.detect import detect_spans, make_detectors, option_files, option_packages
 from reticent.engine.detect.choose import DETECTORS, require_detector
 from reticent.engine.detect.common import count_common_words
 from reticent.engine.detect.detector import FOUND, find_in_turn, found_in
@@ -89,8 +89,13 @@ def learned_steps(run: Run) -> Iterator[Step]:
         return
     corpus = {"corpus": run.documents.fingerprint()}
     if config.teacher or config.certain:
-        settings = {name: getattr(config, name) for name in ("teacher", "teacher_options", "documents")}
-        taught = Artefact(TEACHER, TEACHER, settings | {"seed": run.job.seed}, corpus)
+        options = _teacher_detectors(run, config)[1]
+        settings: dict[str, Any] = {"teacher": config.teacher, "documents": config.documents, "seed": run.job.seed}
+        settings["teacher_options"] = _without_files(options)
+        if packages := option_packages(options):
+            settings["packages"] = packages
+        files = {name: fingerprint(path) for name, path in option_files(options)}
+        taught = Artefact(TEACHER, TEACHER, settings, corpus | files)
         yield Step.of(taught, partial(_run_teacher, run, config))
         corpus[TEACHER] = run.fingerprints.of(TEACHER)
     if config.marks is not None:
@@ -101,13 +106,18 @@ def learned_steps(run: Run) -> Iterator[Step]:
     if not run.fingerprints.looking or (run.folder / KEY).exists():
         settings["key"] = key_id(_feature_key(run))
     options = {name: run.job.detect.of(name) for name in _other_detectors(run)}
+    settings["options"] = _without_files(options)
+    corpus |= {name: fingerprint(path) for name, path in option_files(options)}
+    yield Step.of(Artefact(LEARNED, LEARNED, settings, corpus), partial(_learn, run, config))
+
+
+def _without_files(options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return detectors' options without those that are a file, whose content counts and not its path."""
     files = {name for name, _ in option_files(options)}
-    settings["options"] = {
+    return {
         name: {key: value for key, value in table.items() if f"{name}.{key}" not in files}
         for name, table in options.items()
     }
-    corpus |= {name: fingerprint(path) for name, path in option_files(options)}
-    yield Step.of(Artefact(LEARNED, LEARNED, settings, corpus), partial(_learn, run, config))
 
 
 def _min_individuals(run: Run, config: LearnConfig) -> int:
@@ -131,17 +141,12 @@ def _other_detectors(run: Run) -> list[str]:
 # ------------------------------------------------------------------------------------------------------------- teacher
 
 
-def _run_teacher(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) -> None:
-    """Draw random documents, run the teacher (a stronger detector to learn from) on them, and write their spans to
-    ``folder``.
+def _teacher_detectors(run: Run, config: LearnConfig) -> tuple[list[str], dict[str, dict[str, Any]]]:
+    """Return the names of the teacher's detectors and the options of each, the job's own records and gazetteer among
+    them.
     """
-    num = run.documents.num_documents
-    drawn = np.sort(generator(run.job.seed, _STREAM).choice(num, min(config.documents, num), replace=False))
-    pq.write_table(pa.table({"document": drawn}), folder / "documents.parquet")
-    counts["documents"] = len(drawn)
     if not config.teacher:
-        return
-    chosen = run.documents.without(np.setdiff1d(np.arange(num), drawn))
+        return [], {}
     options = {name: dict(table) for name, table in config.teacher_options.items()}
     for name in ("records", "gazetteer"):
         if table := run.job.detect.of(name):
@@ -154,8 +159,22 @@ def _run_teacher(run: Run, config: LearnConfig, folder: Path, counts: dict[str, 
     except ValueError as error:
         presets = "" if config.teacher in PRESETS else f", or a preset: {', '.join(PRESETS)}"
         raise PolicyError(f"detect.learned.teacher: {error}{presets}") from None
-    given = {name: options[name] for name in names if name in options}
-    teachers = make_detectors(names, given, num_threads=run.job.num_threads, ids=run.job.corpus.ids)
+    return names, {name: options[name] for name in names if name in options}
+
+
+def _run_teacher(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) -> None:
+    """Draw random documents, run the teacher (a stronger detector to learn from) on them, and write their spans to
+    ``folder``.
+    """
+    num = run.documents.num_documents
+    drawn = np.sort(generator(run.job.seed, _STREAM).choice(num, min(config.documents, num), replace=False))
+    pq.write_table(pa.table({"document": drawn}), folder / "documents.parquet")
+    counts["documents"] = len(drawn)
+    if not config.teacher:
+        return
+    chosen = run.documents.without(np.setdiff1d(np.arange(num), drawn))
+    names, options = _teacher_detectors(run, config)
+    teachers = make_detectors(names, options, num_threads=run.job.num_threads, ids=run.job.corpus.ids)
     with (
         cached(run.folder / NER_CACHE, teachers if run.job.detect.cache else ()),
         run.progress.task("teacher", len(drawn), "documents") as advance,
