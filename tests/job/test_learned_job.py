@@ -16,9 +16,11 @@ from detect.test_learned import notes
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import ReticentError
 from reticent.core.progress import Progress
+from reticent.engine.detect.detector import FOUND
+from reticent.engine.detect.learned import LESSONS, TaggerConfig
 from reticent.ext.annotate.command import evaluate_sample, sample_documents
 from reticent.ext.learn.command import learn_in_run
-from reticent.ext.learn.stage import choose_lean
+from reticent.ext.learn.stage import choose_lean, cross_validate
 from reticent.job.config import parse_job
 from reticent.job.detection import detect_documents
 from reticent.job.detection_learned import languages_of
@@ -358,6 +360,32 @@ def test_what_cannot_teach_is_refused(folder: Path, make: Any, message: str) -> 
     options = make(folder)
     with pytest.raises(ReticentError, match=message):
         learn_in_run(job(folder, options), QUIET)
+
+
+def measured_on(marked: pa.Table, drawn: list[dict[str, Any]]) -> dict[str, Any]:
+    """Report of a tagger of marked documents, which are measured, and of others; `drawn` are rows of `LESSONS`."""
+    lessons = pa.concat_tables([marked, pa.Table.from_pylist(drawn, schema=LESSONS)]).combine_chunks()
+    settings, none = TaggerConfig(k=3, corpus=False), FOUND.empty_table()
+    options = {"key": bytes(16), "common": None, "detectors": (), "precision": 0.95, "num_bootstrap": 100}
+    return cross_validate(lessons, none, settings, measured=len(marked), **options)[0]
+
+
+@pytest.mark.parametrize(("word", "label", "precision"), [("Radiologia", "NAME", 0.75), ("", "CITY", 1.0)])
+def test_finds_of_a_category_that_people_did_not_mark_count(word: str, label: str, precision: float) -> None:
+    """People marked three names a note. A teacher that takes a word of each for a place, too, makes false finds; one
+    that takes names for places makes right ones, as an identifier of any category is asked for."""
+    drawn = notes(80, seed=7, first=1000).to_pylist()
+    for row in drawn:
+        row["spans"] = [span | {"label": label} for span in row["spans"]]
+        if word:
+            at = row["text"].index(word)
+            row["spans"].append({"start": at, "end": at + len(word), "label": "CITY"})
+    marked = notes(40).set_column(3, LESSONS.field(3), pa.array([0.01] * 40, pa.float32()))
+    report = measured_on(marked, drawn)
+    assert report["overall"]["recall"]["value"] == 1.0
+    assert report["overall"]["precision"]["value"] == precision
+    assert report["categories"]["LOCATION"]["precision"]["value"] == 0.0
+    assert report["categories"]["LOCATION"]["recall"]["value"] is None
 
 
 def test_fields_do_not_outweigh_false_finds_in_running_text() -> None:

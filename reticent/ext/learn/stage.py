@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
@@ -503,7 +503,7 @@ def cross_validate(
     fold_of = np.full(num, -1)
     fold_of[own] = generator(seed, _STREAM + 1).permutation(len(own)) % folds
     fold = fold_of[individual]
-    words = _Words(lessons.slice(0, measured))
+    words = _Words(lessons.slice(0, measured), marked_categories(lessons))
 
     def predicted(number: int) -> list[tuple[np.ndarray, dict[float, np.ndarray]]]:
         """Train on all folds but this one; return [(its document rows, lean (score shift) -> predicted category of each
@@ -577,15 +577,16 @@ def choose_lean(
 
 
 class _Words:
-    """The words of annotated documents, concatenated, with the category number of each; 0 is none."""
+    """The words of annotated documents, concatenated, with the category number of each; 0 is none. ``categories`` are
+    those that any document is annotated with, as a tagger may find all of them."""
 
-    def __init__(self, lessons: pa.Table):
+    def __init__(self, lessons: pa.Table, categories: Iterable[str]):
         self._texts = lessons.column("text").combine_chunks()
         words = _rust.segment(self._texts)
         self.offsets = words.doc_offsets
         self._starts, self._ends = words.char_spans(self._texts)
         self.document = np.repeat(np.arange(lessons.num_rows), np.diff(self.offsets))
-        self.names = ["", *marked_categories(lessons)]
+        self.names = ["", *categories]
         spans = [
             (row, span["start"], span["end"], span["label"])
             for row, own in enumerate(lessons.column("spans").to_pylist())
@@ -614,7 +615,7 @@ class _Words:
             own = slice(self.offsets[row], self.offsets[row + 1])
             first = self.offsets[row] + np.searchsorted(self._ends[own], start, side="right")
             last = self.offsets[row] + np.searchsorted(self._starts[own], end, side="left")
-            result[first:last] = numbers.get(category(label), numbers.get("OTHER", 0)) or numbers.get("OTHER", 0)
+            result[first:last] = numbers.get(category(label)) or numbers["OTHER"]
         return result
 
     def _find_fields(self) -> np.ndarray:
