@@ -399,7 +399,7 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
         left = record.has_individuals(marked.column("individual_id").combine_chunks(), run.job.corpus.ids)
         left |= record.has("text", sha256(marked.column("text")))
         marked = marked.filter(pa.array(~left))
-    num_marked = marked.num_rows
+    num_marked, num_drawn = marked.num_rows, 0
     detectors = _make_other_detectors(run)
     names = [detector.name for detector in detectors]
     # As the run will: rules hear of the common words where another detector asks for them.
@@ -410,6 +410,7 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
     lessons, found = marked, _detect_in(documents, detectors, common)
     if config.teacher or config.certain:
         taught, beside = _teacher_lessons(run, config, marked.column("text"), detectors, common)
+        num_drawn = taught.num_rows // (bool(config.teacher) + config.certain)  # one after the other, once for each
         lessons = pa.concat_tables([lessons, taught])
         found = pa.concat_tables([found, _shift_documents(beside, num_marked)])
     lessons = lessons.combine_chunks()
@@ -420,14 +421,15 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
     with run.progress.task("learn", None, "documents"):
         report, lean = cross_validate(
             lessons, found, settings, key=_feature_key(run), common=common, detectors=names, precision=config.precision,
-            measured=num_marked or lessons.num_rows, num_bootstrap=run.job.audit.num_bootstrap, seed=run.job.seed,
+            measured=num_marked or num_drawn, num_bootstrap=run.job.audit.num_bootstrap, seed=run.job.seed,
         )  # fmt: skip
         tagger = learn_tagger(
             lessons, found, settings, key=_feature_key(run), common=common, detectors=names,
             languages=languages.main(),
         ).with_bias(lean)  # fmt: skip
     tagger.write(folder / "tagger.parquet")
-    report["sources"] = {"marks": num_marked, "drawn": lessons.num_rows - num_marked}
+    report["documents"] = num_marked + num_drawn
+    report["sources"] = {"marks": num_marked, "drawn": num_drawn}
     report["left_out"] = {name: num for name, num in marked_categories(lessons).items() if num < MIN_EXAMPLES}
     for name, num in report["left_out"].items():
         run.progress.warn(f"category {name} has {num} marks, of {MIN_EXAMPLES} that are needed: it is not learned")
@@ -440,7 +442,7 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
     (folder / REPORT).write_text(json.dumps(report, indent=1))
     pq.write_table(pa.table({"individual_id": lessons.column("individual_id").unique()}), folder / TAUGHT)
     num_marks = sum(marked_categories(lessons).values())
-    counts.update(documents=lessons.num_rows, individuals=report["individuals"], marks=num_marks)
+    counts.update(documents=report["documents"], individuals=report["individuals"], marks=num_marks)
 
 
 def _max_folds(lessons: pa.Table) -> int:
@@ -486,7 +488,8 @@ def cross_validate(
         Of the words that are found, among all and among those in running text, which fields would outweigh; of all that
         keep it, the lean with the highest recall is chosen; see `choose_lean`.
     measured : int
-        The first so many documents are measured: those that people marked, where there are any.
+        The first so many documents are measured: those that people marked, where there are any; else those that were
+        drawn, as the teacher labelled them, if there is one. Words labelled `UNKNOWN` are not.
 
     Returns
     -------
@@ -529,7 +532,8 @@ def cross_validate(
             lanes[lean][words.indices_of(rows)] = values
     gold, running = words.gold > 0, ~words.in_field
     lean = choose_lean(lanes, gold, running, precision)
-    named = lanes[lean]
+    # Nobody knows whether these are right: in the choice of a lean they count as wrong, or it would mark all of them.
+    named = np.where(words.is_unknown, 0, lanes[lean])
     owner = individual[:measured][words.document]
 
     def share_found(is_found: np.ndarray, is_counted: np.ndarray) -> dict[str, Any]:
@@ -591,9 +595,10 @@ class _Words:
             (row, span["start"], span["end"], span["label"])
             for row, own in enumerate(lessons.column("spans").to_pylist())
             for span in own
-            if span["label"] != UNKNOWN
         ]
-        self.gold = self._label_words(np.arange(lessons.num_rows), spans)
+        spans.sort(key=lambda span: span[3] != UNKNOWN)  # a word that is marked otherwise too is known
+        gold = self._label_words(spans)
+        self.gold, self.is_unknown = np.maximum(gold, 0), gold < 0
         self.in_field = self._find_fields()
 
     def indices_of(self, rows: np.ndarray) -> np.ndarray:
@@ -605,11 +610,11 @@ class _Words:
         whose column ``document`` is an index into ``rows``.
         """
         spans = [(rows[s["document"]], s["start"], s["end"], s["label"]) for s in found.to_pylist()]
-        return self._label_words(rows, spans)[self.indices_of(rows)]
+        return self._label_words(spans)[self.indices_of(rows)]
 
-    def _label_words(self, rows: np.ndarray, spans: Sequence[tuple[int, int, int, str]]) -> np.ndarray:
-        """Return the category of every word, int64 (0: none), from spans (row, start, end, label)."""
-        numbers = {name: number for number, name in enumerate(self.names)}
+    def _label_words(self, spans: Sequence[tuple[int, int, int, str]]) -> np.ndarray:
+        """Return the category of every word, int64 (0: none, -1: `UNKNOWN`), from spans (row, start, end, label)."""
+        numbers = {name: number for number, name in enumerate(self.names)} | {UNKNOWN: -1}
         result = np.zeros(len(self._starts), dtype=np.int64)
         for row, start, end, label in spans:
             own = slice(self.offsets[row], self.offsets[row + 1])
