@@ -289,7 +289,8 @@ def test_copies_and_planted_canaries_are_known_again(folder: Path) -> None:
 
 
 def test_a_category_that_is_not_found_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Marks that follow no rule, and those of too few: a sentence says which and how many."""
+    """Marks that follow no rule, those of too few, and those that are too few without a fold: a sentence says which and
+    how many."""
     rows = pq.read_table(folder / "marked.parquet").to_pylist()
     for number, row in enumerate(rows):
         at = row["text"].index(" ", 7 + 5 * (number % 20)) + 1
@@ -297,11 +298,31 @@ def test_a_category_that_is_not_found_is_named(folder: Path, capsys: pytest.Capt
             row["spans"].append({"start": at, "end": at + 1, "label": "PROFESSION"})
         if number < 4:
             row["spans"].append({"start": 0, "end": 1, "label": "AGE"})
+        if number in range(10, 20):
+            row["spans"].append({"start": 0, "end": 1, "label": "CITY"})
     pq.write_table(pa.Table.from_pylist(rows), folder / "marked.parquet")
-    learn_in_run(job(folder, {"marks": str(folder / "marked.parquet")}), QUIET)
+    report = learn_in_run(job(folder, {"marks": str(folder / "marked.parquet")}), QUIET)
     told = capsys.readouterr().err
     assert "category AGE has 4 marks, of 10" in told
     assert "category PROFESSION: of " in told
+    assert "category LOCATION has 10 marks: in cross-validation too little of it" in told
+    assert "category LOCATION: of " not in told
+    assert report["categories"]["LOCATION"]["recall"]["value"] is None
+    assert report["categories"]["AGE"]["recall"]["value"] == 0.0
+
+
+def test_folds_without_which_nothing_can_be_learned_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of ten documents four have marks, twelve in all: without one of them too few are left to learn from."""
+    rows = pq.read_table(folder / "marked.parquet").slice(0, 10).to_pylist()
+    for row in rows[4:]:
+        row["spans"] = []
+    pq.write_table(pa.Table.from_pylist(rows), folder / "marked.parquet")
+    report = learn_in_run(job(folder, {"marks": str(folder / "marked.parquet")}), QUIET)
+    num = report["folds_not_learned"]
+    assert 2 <= num <= 4
+    assert report["measured"] == 10 - 2 * num
+    assert report["overall"]["recall"]["value"] is None
+    assert f"{num} of 5 folds: too little is left" in capsys.readouterr().err
 
 
 def outside(folder: Path) -> dict[str, Any]:

@@ -433,6 +433,16 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
     report["left_out"] = {name: num for name, num in marked_categories(lessons).items() if num < MIN_EXAMPLES}
     for name, num in report["left_out"].items():
         run.progress.warn(f"category {name} has {num} marks, of {MIN_EXAMPLES} that are needed: it is not learned")
+    for name, num in report["not_measured"].items():
+        run.progress.warn(
+            f"category {name} has {num} marks: in cross-validation too little of it is left to learn from (at least "
+            f"{MIN_EXAMPLES} marks), so it is learned, but its recall is not measured"
+        )
+    if report["folds_not_learned"]:
+        run.progress.warn(
+            f"{report['folds_not_learned']} of {report['folds']} folds: too little is left to learn from without them, "
+            f"so {(num_marked or num_drawn) - report['measured']:,} documents are not measured"
+        )
     for name, found_of in report["categories"].items():
         if name not in report["left_out"] and found_of["recall"]["words"] and not found_of["recall"]["value"]:
             run.progress.warn(
@@ -489,13 +499,16 @@ def cross_validate(
         keep it, the lean with the highest recall is chosen; see `choose_lean`.
     measured : int
         The first so many documents are measured: those that people marked, where there are any; else those that were
-        drawn, as the teacher labelled them, if there is one. Words labelled `UNKNOWN` are not.
+        drawn, as the teacher labelled them, if there is one. Words labelled `UNKNOWN` are not, nor words of a category
+        that has enough marks to be learned, but too few without their fold.
 
     Returns
     -------
     dict, float
         individuals, documents, ``overall``, ``running_text`` and ``categories``: recall and precision of words, each
-        with its interval over individuals; ``missed``: the commonest forms that are missed, without text.
+        with its interval over individuals; ``missed``: the commonest forms that are missed, without text;
+        ``not_measured``: marks by category, of those of which no word is measured; ``folds_not_learned``: folds without
+        which nothing can be learned, whose documents are not measured.
     """
     from reticent.audit.stats.intervals import ratio_estimate  # loads scipy and compiled kernels
 
@@ -506,11 +519,12 @@ def cross_validate(
     fold_of = np.full(num, -1)
     fold_of[own] = generator(seed, _STREAM + 1).permutation(len(own)) % folds
     fold = fold_of[individual]
-    words = _Words(lessons.slice(0, measured), marked_categories(lessons))
+    marks = marked_categories(lessons)
+    words = _Words(lessons.slice(0, measured), marks)
 
-    def predicted(number: int) -> list[tuple[np.ndarray, dict[float, np.ndarray]]]:
-        """Train on all folds but this one; return [(its document rows, lean (score shift) -> predicted category of each
-        of their words)], or an empty list if too little is left to learn from.
+    def predicted(number: int) -> list[tuple[np.ndarray, list[str], dict[float, np.ndarray]]]:
+        """Train on all folds but this one; return [(its document rows, the categories learned, lean (score shift) ->
+        predicted category of each of their words)], or an empty list if too little is left to learn from.
         """
         rows = np.flatnonzero(fold[:measured] == number)
         rest = np.flatnonzero(fold != number)
@@ -518,19 +532,26 @@ def cross_validate(
             tagger = learn_tagger(
                 lessons.take(rest), found_in(found, rest), config, key=key, common=common, detectors=detectors
             )
-        except CorpusError:  # too little is left to learn from: it finds nothing
+        except CorpusError:  # too little is left to learn from
             return []
         texts, beside = lessons.column("text").take(rows).combine_chunks(), found_in(found, rows)
         spans = {lean: tagger.with_bias(lean).find(texts, beside, common=common) for lean in LEANS}
-        return [(rows, {lean: words.categories_of(rows, table) for lean, table in spans.items()})]
+        lanes = {lean: words.categories_of(rows, table) for lean, table in spans.items()}
+        return [(rows, tagger.header.categories, lanes)]
 
     with ThreadPoolExecutor(2) as pool:
         parts = [part for parts in pool.map(predicted, range(folds)) for part in parts]
     lanes = {lean: np.zeros(len(words.gold), dtype=np.int64) for lean in LEANS}
-    for rows, of_lean in parts:
+    label = np.zeros(len(words.gold), dtype=np.int64)
+    for rows, learned, of_lean in parts:
+        at = words.indices_of(rows)
+        # Of a category with too few marks in all, the tagger that is kept finds none: its words count as missed.
+        is_counted = np.array([marks.get(name, 0) < MIN_EXAMPLES or name in learned for name in words.names])
+        is_measured = is_counted[words.gold[at]]
+        label[at] = np.where(is_measured, words.gold[at], 0)
         for lean, values in of_lean.items():
-            lanes[lean][words.indices_of(rows)] = values
-    gold, running = words.gold > 0, ~words.in_field
+            lanes[lean][at] = np.where(is_measured, values, 0)
+    gold, running = label > 0, ~words.in_field
     lean = choose_lean(lanes, gold, running, precision)
     # Nobody knows whether these are right: in the choice of a lean they count as wrong, or it would mark all of them.
     named = np.where(words.is_unknown, 0, lanes[lean])
@@ -551,15 +572,19 @@ def cross_validate(
         return {"recall": share_found(hit, gold), "precision": share_found(gold, hit)}
 
     categories = {
-        name: recall_and_precision(words.gold == number, named == number)
+        name: recall_and_precision(label == number, named == number)
         for number, name in enumerate(words.names)
         if number
     }
+    unmeasured = [words.names[n] for n in np.setdiff1d(words.gold, np.append(label, 0))]
     report = {
-        "individuals": num, "documents": lessons.num_rows, "measured": measured, "folds": folds, "lean": lean,
+        "individuals": num, "documents": lessons.num_rows, "measured": sum(len(rows) for rows, _, _ in parts),
+        "folds": folds, "lean": lean,
         "overall": recall_and_precision(gold, named > 0),
         "running_text": recall_and_precision(gold & running, (named > 0) & running),
         "categories": categories, "missed": words.missed_forms(gold & (named == 0)),
+        "not_measured": {name: marks[name] for name in unmeasured if marks[name] >= MIN_EXAMPLES},
+        "folds_not_learned": folds - len(parts),
     }  # fmt: skip
     return report, lean
 
