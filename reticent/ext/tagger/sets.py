@@ -180,19 +180,25 @@ def read_pairs(path: Path | str, *, seed: int = 0) -> AttackSet:
     Raises
     ------
     CorpusError
-        The file is no such CSV, a pair has not one name of each label, or a side has fewer than two pairs.
+        The file is no such CSV, a pair has not one name of each label, a name, however it is spelt, is in two pairs or
+        has both labels, or a side has fewer than two pairs.
     """
     try:
         with Path(path).open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
-            rows = list(reader)
+            rows = [(reader.line_num, row) for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise CorpusError(f"{path}: cannot be read ({cause(error)})") from None
     for column in ("pair", "name", "label"):
         if column not in (reader.fieldnames or ()):
             raise CorpusError(f"{path}: no column {column}; expected pair, name, label and perhaps side")
     found: dict[str, dict[str, set[str]]] = {}
-    for row in rows:
+    places: dict[str, tuple[int, str, str]] = {}
+    for line, row in rows:
+        if row["label"] in ("0", "1"):
+            first, *own = places.setdefault(_name_key(row["name"]), (line, row["pair"], row["label"]))
+            if own != [row["pair"], row["label"]]:
+                raise CorpusError(f"{path}:{line}: the name of line {first} again, in another pair or of another label")
         pair = found.setdefault(row["pair"], {"1": set(), "0": set(), "side": set()})
         pair.get(row["label"], set()).add(row["name"])
         pair["side"].add(row.get("side") or "")

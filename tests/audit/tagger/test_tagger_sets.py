@@ -22,6 +22,7 @@ from reticent.ext.tagger.sets import (
     names_of_corpus,
     read_conll,
     read_names,
+    read_pairs,
 )
 from reticent.ext.tagger.tables import read_scores
 
@@ -251,6 +252,24 @@ def test_a_list_that_is_none_is_an_error(make: str, tmp_path: Path) -> None:
         path.write_text(" \n\n")
     with pytest.raises(CorpusError, match=make):
         read_names(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "pair", "label", "said"),
+    [
+        ("ada BROWN", 3, 1, "pairs.csv:6: the name of line 2 again"),  # the one is for development, the other for tests
+        ("Ada Brown", 3, 0, "pairs.csv:6: the name of line 2 again"),
+        ("Ada-Brown", 1, 0, "pairs.csv:6: the name of line 2 again"),
+        ("Ada Brown", 1, 1, "expected two pairs or more on either side"),  # a row a prompt
+    ],
+)
+def test_a_name_is_in_one_pair_with_one_label(name: str, pair: int, label: int, said: str, tmp_path: Path) -> None:
+    rows = ["1,Ada Brown,1,dev", "1,Ida Jones,0,dev", "2,Carl Dunn,1,dev", "2,Emma Fox,0,dev"]
+    side = "test" if pair == 3 else "dev"
+    (tmp_path / "pairs.csv").write_text("\n".join(["pair,name,label,side", *rows, f"{pair},{name},{label},{side}"]))
+    with pytest.raises(CorpusError, match=said) as error:
+        read_pairs(tmp_path / "pairs.csv")
+    assert "rown" not in str(error.value)
 
 
 def test_names_of_a_corpus_are_one_an_individual_and_nobody_elses(tmp_path: Path) -> None:
