@@ -332,6 +332,11 @@ def lines_of(ends: str, *segments: str) -> bytes:
         (lines_of("\r", "OBX|1|TX|||a\nEKG||||||F", "OBX|2|TX|||b"), "a\nEKG\nb"),
         (lines_of("\r\n", "OBX|1|TX|||a\nNTE||||||F", "XYZ|of a site", "OBX|2|TX|||b"), "a\nNTE\nb"),
         (lines_of("\r", "OBX|1|TX|||a\nOBX|2|TX|||b", "XYZ|of a site"), "a\nb"),
+        (
+            lines_of("\n", "OBX|1|TX|||a", "MSH-2: lost", "MSH: x", "MSH(-)(", "MSH/a||||||F"),
+            "a\nMSH-2: lost\nMSH: x\nMSH(-)(\nMSH/a",
+        ),
+        (lines_of("\r", "OBX|1|TX|||a\nMSH-2: lost||||||W", "OBX|2|TX|||b"), "b"),
         (lines_of("\n", "OBX|1|TX|||a", "NTE|1||c", "ZXY|of a site", "OBX|2|TX|||b", "BTS|1", "FTS|1"), "a\nb"),
     ],
 )
@@ -453,7 +458,10 @@ def test_a_message_that_is_not_of_the_encoding_that_it_names_is_listed() -> None
         (message("OBX|1||||Seen today."), "no type"),
         (message("OBX|1|TXT|||Seen today."), "no type"),
         (message("OBX|1|TX|||a").replace(b"|1||123^", b"|1||12\n3^"), "no patient"),
-        (message("OBX|1|TX|||a").replace(b"|^~\\&|A|", b"|LAB|"), "signs"),
+        (message("OBX|1|TX|||a").replace(b"|^~\\&|A|", b"|LAB|"), "no message"),
+        (message("OBX|1|TX|||a").replace(b"|^~\\&|A|", b"|\xe9^~\\&|"), "signs"),
+        (lines_of("\n", "OBX|1|TX|||a", "MSH|LAB|b||||F"), "no signs"),
+        (lines_of("\r\n", "OBX|1|TX|||a", "MSH|++|b||||F"), "no signs"),
         (b"hello", "no message"),
         (message("OBX|1|TX|||a").replace(b"PID|1||123^^^H^MR~9", b"PID|1||"), "no patient"),
         (message("OBX|1|TX|||a", charset="KLINGON"), "character set"),

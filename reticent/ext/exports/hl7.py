@@ -32,6 +32,9 @@ _CHARSETS: Final = {
 _MERGES: Final = ("A18", "A30", "A34", "A36", "A39", "A40", "A46", "A47")
 _ENDS: Final = "\r\n\x0b\x1c"
 _HEADER: Final = re.compile(rb"[^\r\n]*")
+#: What no line of a text begins with: the sign between fields, four or five others, and it again, or those of the
+#: standard, of which the last may be lacking.
+_START: Final = re.compile(rb"MSH([^\w\s])(?!(.)\2)(?:\^~|(?:(?!\1)[^\w\s]){4,5}\1)")
 _TEXTS: Final = ("TX", "FT", "ST")
 #: Types of OBX-2 that hold no text of a document.
 _VALUES: Final = frozenset(
@@ -146,10 +149,10 @@ def merged_numbers(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _message_starts(data: bytes) -> Iterator[int]:
-    """Yield the byte offset of each HL7 message: of each "MSH" at the beginning of a line, followed by a separator."""
+    """Yield the byte offset of each HL7 message: of each "MSH" at the beginning of a line, followed by its signs."""
     at = data.find(b"MSH")
     while at >= 0:
-        if data[max(at - 1, 0) : at] in b"\r\n\x0b\x1c" and re.match(rb"[^\w\s]", data[at + 3 : at + 4]):
+        if data[max(at - 1, 0) : at] in b"\r\n\x0b\x1c" and _START.match(data, at):
             yield at
         at = data.find(b"MSH", at + 3)
 
@@ -185,6 +188,8 @@ def _split_segments(message: str) -> tuple[_Signs, list[tuple[list[str], bool]]]
         )
     if not segments or segments[0][0][0] != "MSH":
         raise UnreadableError("it is not in the character set that is named")
+    if any(segment[0] == "MSH" for segment, _ in segments[1:]):
+        raise UnreadableError("a line that begins like a message and has no signs of one (MSH-2)")
     return signs, segments
 
 
