@@ -674,6 +674,8 @@ ALTERNATIVES = (
             rb"{\rtf1\trowd\cellx100\cellx200\pard\intbl Name\cell Smith|\cell\row a \\cell}",
             "Name\tSmith|\t\na \\cell",
         ),
+        ("mail", b"Content-Transfer-Encoding: Base64 (as sent) \n\nTWFy\n aWE=\n", "\nMaria"),
+        ("mail", b"Content-Transfer-Encoding: quoted-printable \n\nM=C3=BCller", "\nMüller"),
         (
             "mail",
             b"Subject: s\nContent-Type: multipart/mixed; boundary=a\n\n--a\n" + ALTERNATIVES + b"--a\n\nfoot\n--a\n"
@@ -835,6 +837,16 @@ def test_a_pdf_with_a_layer_of_text_and_one_without() -> None:
         (b"plain", "rtf", "not RTF"),
         (b"plain", "mail", "not a message"),
         (b"Subject: " + b"=?utf-8?q?a?= " * 9000 + b"\n\nx", "mail", "a head of mail larger"),
+        (b"Content-Transfer-Encoding: base64\n\nTWFyaWEgV2ViZXI=a", "mail", "not base64"),
+        (b"Content-Transfer-Encoding: BASE64 \n\nTWFya", "mail", "not base64"),
+        (b"Content-Transfer-Encoding: base64\n\nTWFyaWE=\n%", "mail", "not base64"),
+        (b"Content-Transfer-Encoding: base-64\n\nTWFyaWE=", "mail", "encoding of mail"),
+        (
+            b"Content-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\nTWFyaWE=",
+            "mail",
+            "encoding of mail",
+        ),
+        (b"Content-Transfer-Encoding: x-uuencode\n\n%3Whatever", "mail", "encoding of mail"),
         (b"<p>a</p>" + b"<div>" * 5000 + b"x", "html", "nested too deep"),
         (b"", "plain", "no text"),
     ],

@@ -369,6 +369,8 @@ def _odt(data: bytes, _: str | None) -> str:
 # ---------------------------------------------------------------------------------------------------------------- mail
 
 
+_PLAIN_OF_MAIL: Final = ("7bit", "8bit", "binary")
+_ENCODINGS_OF_MAIL: Final = (*_PLAIN_OF_MAIL, "quoted-printable", "base64")
 _HEADS_OF_PARTS: Final = re.compile(rb"(?im)^content-[\w-]+:[^\r\n]*(?:\r?\n[ \t][^\r\n]*)*")
 
 
@@ -407,12 +409,21 @@ def _part_texts(part: Any) -> list[str]:
         others = [each for each in part.get_payload() if each.get_content_type() != chosen]
         files = [file for each in others for file in each.walk() if file.get_filename()]
         return [*texts.get(chosen, []), *(text for file in files for text in _part_texts(file))]
+    # What is damaged, in an encoding that it does not know, or has a comment there, the library gives back encoded.
+    head = part["content-transfer-encoding"]
+    encoding = head.cte if head else "7bit"
+    if kind is not None and encoding not in (_PLAIN_OF_MAIL if part.is_multipart() else _ENCODINGS_OF_MAIL):
+        raise UnreadableError("in an encoding of mail that is not read")
+    if head:
+        part.replace_header("content-transfer-encoding", encoding)
     if part.is_multipart():
         inner = part.get_payload()
         return _message_lines(inner[0]) if kind == "mail" else [text for each in inner for text in _part_texts(each)]
     content = part.get_payload(decode=True)
     if kind is None or not isinstance(content, bytes) or not content.strip():
         return []
+    if encoding == "base64":
+        content = base64_bytes(part.get_payload())
     return [text_of(content, kind, part.get_content_charset()).strip("\r\n")]
 
 
