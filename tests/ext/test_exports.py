@@ -548,6 +548,21 @@ def test_the_narrative_of_a_clinical_document() -> None:
 
 
 @pytest.mark.parametrize(
+    ("inside", "text"),
+    [
+        ("Born 1958<list><item>Asthma<list><item>mild</item></list></item></list>", "Born 1958\nAsthma\nmild"),
+        ("<table><tr><td>MRN 12<paragraph>Maria</paragraph></td><td>x</td></tr></table>", "MRN 12\nMaria\nx"),
+        ("Seen<footnote>by Roe</footnote>today<table><caption>a</caption></table>", "Seen\nby Roe\ntoday\na"),
+        ("a<paragraph> </paragraph><paragraph/><content>b</content> c", "a\nb c"),
+    ],
+)
+def test_a_block_of_a_narrative_begins_a_line(inside: str, text: str) -> None:
+    body = f"<structuredBody><component><section><text>{inside}</text></section></component></structuredBody>"
+    (found,) = read_document(clinical(body), "a.xml")
+    assert found[2] == f"Letter\n{text}"
+
+
+@pytest.mark.parametrize(
     ("data", "reason"),
     [
         (b"<a/>", "not a ClinicalDocument"),
@@ -674,6 +689,7 @@ ALTERNATIVES = (
             rb"{\rtf1\trowd\cellx100\cellx200\pard\intbl Name\cell Smith|\cell\row a \\cell}",
             "Name\tSmith|\t\na \\cell",
         ),
+        ("html", b"a<center>b</center>c<details>d<summary>e</summary>f</details>g", "a\nb\nc\nd\ne\nf\ng"),
         ("mail", b"Content-Transfer-Encoding: Base64 (as sent) \n\nTWFy\n aWE=\n", "\nMaria"),
         ("mail", b"Content-Transfer-Encoding: quoted-printable \n\nM=C3=BCller", "\nMüller"),
         (

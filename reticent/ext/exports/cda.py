@@ -21,7 +21,10 @@ from reticent.ext.exports.contents import (
 )
 from reticent.ext.exports.found import FoundDocument, Unread
 
-_LINES: Final = frozenset({"paragraph", "item", "tr", "br", "caption", "title", "list", "table", "section", "text"})
+#: Elements that stand on lines of their own.
+_LINES: Final = frozenset(
+    {"paragraph", "item", "tr", "br", "caption", "title", "list", "table", "section", "text", "footnote"}
+)
 
 
 def read_document(data: bytes, place: str) -> Iterator[FoundDocument | Unread]:
@@ -45,6 +48,8 @@ def _parse_document(data: bytes) -> FoundDocument:
     lines: list[str] = []
     body: list[str] = []
     for event, value, element in elements(data, frozenset({"renderMultiMedia"})):
+        if event != "text" and value in _LINES and "structuredBody" in path:
+            lines.append(LINE)
         if event == "start":
             path.append(value)
             where = path[1:]
@@ -66,9 +71,7 @@ def _parse_document(data: bytes) -> FoundDocument:
                     raise UnreadableError("its body is compressed")
         elif event == "end":
             path.pop()
-            if value in _LINES and "structuredBody" in path:
-                lines.append(LINE)
-            elif value in ("td", "th"):
+            if value in ("td", "th"):
                 lines.append(CELL)
         elif path[1:] == ["title"]:
             title.append(value)

@@ -12,11 +12,15 @@ use html5gum::{Emitter, Error, State, Tokenizer};
 const MAX_DEPTH: usize = 2048;
 
 /// Elements that stand on lines of their own, and nothing else is to be known of them; by name.
-const BLOCKS: [&[u8]; 19] = [
+const BLOCKS: [&[u8]; 27] = [
     b"address",
     b"article",
     b"aside",
     b"blockquote",
+    b"center",
+    b"details",
+    b"dialog",
+    b"dir",
     b"div",
     b"dl",
     b"fieldset",
@@ -25,11 +29,15 @@ const BLOCKS: [&[u8]; 19] = [
     b"footer",
     b"form",
     b"header",
+    b"hgroup",
     b"legend",
     b"main",
+    b"menu",
     b"nav",
     b"ol",
+    b"search",
     b"section",
+    b"summary",
     b"title",
     b"ul",
 ];
@@ -319,6 +327,7 @@ mod tests {
             ("a<script>'<p>'</script>b<style/>c<template><p>d<template></template>e</template>f", "abcf"),
             ("<title>a &amp; <b></title>&lt;&eacute;&#x80;&nbsp;|", "a & <b>\n<é€\u{a0}|"),
             ("<textarea><p>a</textarea>b<xmp><p></xmp></xmp>", "<p>ab<p>"),
+            ("a<center>b</center>c<details>d<summary>e</summary>f</details>g", "a\nb\nc\nd\ne\nf\ng"),
             ("<P CLASS='>'>a</P\n>b<p x", "a\nb"),
         ] {
             assert_eq!(html_text(page.as_bytes()).as_deref(), Some(text), "{page}");
