@@ -192,6 +192,46 @@ def _html_page(data: bytes, charset: str | None) -> bytes:
 # --------------------------------------------------------------------------------------------------------- RTF and PDF
 
 
+#: The begin of a picture, of bytes that are no text, an escaped sign, a brace.
+_OF_PICTURES: Final = re.compile(r"\\(pict|bin)(?![A-Za-z])(-?\d*) ?|\\[^A-Za-z]|[{}]")
+
+
+def _without_pictures(text: str) -> str:
+    """Return RTF up to the end of its document, without what stands behind ``\\pict`` in a group and the bytes of
+    ``\\binN``: striprtf would lose the text after them. Raise `UnreadableError` where their end cannot be told."""
+    if "\\pict" not in text and "\\bin" not in text:
+        return text
+    error = UnreadableError("a picture in it whose end cannot be told")
+    kept, start, at, depth, picture = list[str](), 0, 0, 0, 0
+    while found := _OF_PICTURES.search(text, at):
+        at, sign = found.end(), found[1] or found[0]
+        depth += (sign == "{") - (sign == "}")
+        if sign == "bin":
+            num_bytes = int(found[2] or 0)
+            if not 0 <= num_bytes <= len(text) - at:
+                raise error
+            if not picture:
+                kept += text[start : found.start()], "{}"  # which ends the word before it
+            start = at = at + num_bytes
+        elif sign == "pict" and not picture:
+            if depth < 2:
+                raise error
+            kept.append(text[start : found.start()])
+            picture = depth
+        elif sign == "}" and depth < picture:
+            start, picture = found.start(), 0
+        elif sign == "\\\\" and not picture:  # of a path, say, whose next letters striprtf takes for those words
+            kept += text[start:at], "{}"
+            start = at
+        if sign == "}" and depth < 1:
+            text = text[:at]
+    kept.append(text[start:])
+    result = "".join(kept)
+    if picture or ("\\pict" in result and "\\bin" in result):
+        raise error
+    return result
+
+
 def _rtf(data: bytes, _: str | None) -> str:
     """Return the text of an RTF document; raise `UnreadableError` if it is not RTF."""
     striprtf = _library("striprtf.striprtf")
@@ -200,7 +240,7 @@ def _rtf(data: bytes, _: str | None) -> str:
     if data.count(b"\\fcharset") > MAX_FONTS:
         raise UnreadableError(f"more than {MAX_FONTS:,} fonts")
     # striprtf takes all between two links of a line for one, in quadratic time, where a brace stands behind the word.
-    marked = re.sub(r"(?i)(\\fldinst)\{", r"\1 {", data.decode("latin-1"))
+    marked = re.sub(r"(?i)(\\fldinst)\{", r"\1 {", _without_pictures(data.decode("latin-1")))
     tabbed = re.sub(
         r"(?<!\\)((?:\\\\)*)\\(?:nest)?cell(?![A-Za-z])", r"\1\\tab", marked
     )  # striprtf writes | for a cell
