@@ -821,24 +821,24 @@ def test_folded_lines_match_oracle(text: str) -> None:
     assert fold_white_space(text) == re.sub(rf"[ \t]*{LINE}[ \t{LINE}]*", "\n", cells).strip()
 
 
-def pdf(text: str) -> bytes:
+def pdf(text: str, form: str = "", of_page: str = "", *fields: str) -> bytes:
     stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode()
     objects = [
-        b"<</Type/Catalog/Pages 2 0 R>>",
+        f"<</Type/Catalog/Pages 2 0 R{form}>>".encode(),
         b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
-        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>",
+        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>%s>>"
+        % of_page.encode(),
         b"<</Length %d>>stream\n%s\nendstream" % (len(stream), stream),
         b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+        *map(str.encode, fields),
     ]
     made, places = b"%PDF-1.4\n", []
     for number, each in enumerate(objects, 1):
         places.append(len(made))
         made += b"%d 0 obj%s endobj\n" % (number, each)
     table = b"".join(b"%010d 00000 n \n" % place for place in places)
-    return made + b"xref\n0 6\n0000000000 65535 f \n%strailer<</Size 6/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF" % (
-        table,
-        len(made),
-    )
+    end = b"xref\n0 %d\n0000000000 65535 f \n%strailer<</Size %d/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF"
+    return made + end % (len(places) + 1, table, len(places) + 1, len(made))
 
 
 def test_a_pdf_with_a_layer_of_text_and_one_without() -> None:
@@ -846,6 +846,30 @@ def test_a_pdf_with_a_layer_of_text_and_one_without() -> None:
     for data, reason in ((pdf(""), "layer of text"), (b"no", "not PDF")):
         with pytest.raises(UnreadableError, match=reason):
             text_of(data, "pdf")
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "/FT/Tx/T(a)/V(Maria Weber)",
+        "/FT/Tx/T(a)/V(Maria Weber)/AP<</N 8 0 R>>",
+        "/FT/Ch/Ff 131072/T(a)/V(Maria Weber)/Opt[(b)(Maria Weber)]",
+        "/Parent 7 0 R",
+    ],
+)
+def test_what_is_filled_into_a_pdf_is_read_at_its_place(field: str) -> None:
+    drawn = "/Tx BMC BT /F1 12 Tf 2 4 Td (Maria Weber) Tj ET EMC"
+    font = "/Font<</F1 5 0 R>>"
+    fields = (
+        f"<</Subtype/Widget/Rect[110 715 300 735]{field}>>",
+        "<</FT/Tx/T(a)/V(Maria Weber)/Kids[6 0 R]>>",
+        f"<</Subtype/Form/BBox[0 0 190 20]/Resources<<{font}>>/Length {len(drawn)}>>stream\n{drawn}\nendstream",
+    )
+    form = f"/AcroForm<</Fields[{7 if 'Parent' in field else 6} 0 R]/DA(/F1 12 Tf 0 g)/DR<<{font}>>>>"
+    assert text_of(pdf("Name:", form, "/Annots[6 0 R]", *fields), "pdf").split() == ["Name:", "Maria", "Weber"]
+    dynamic = form.replace("/Fields", "/XFA(a)/Fields") + "/NeedsRendering true"
+    with pytest.raises(UnreadableError, match="XFA"):
+        text_of(pdf("Please wait", dynamic, "/Annots[6 0 R]", *fields), "pdf")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import email
 import email.policy
 import importlib
 import io
+import logging
 import re
 import zipfile
 import zlib
@@ -253,7 +254,8 @@ _PDFIUM: Final = Lock()
 
 
 def _pdf(data: bytes, _: str | None) -> str:
-    """Return the text of all pages of a PDF; raise `UnreadableError` for a scan or a locked file."""
+    """Return the text of all pages of a PDF, filled fields included; raise `UnreadableError` for a scan or a locked
+    file."""
     pdfium = _library("pypdfium2")
     with _PDFIUM:
         try:
@@ -262,7 +264,16 @@ def _pdf(data: bytes, _: str | None) -> str:
             raise UnreadableError("not PDF, or locked by a password") from None
         pages = []
         try:
-            for page in document:
+            if document.get_formtype() == pdfium.raw.FORMTYPE_XFA_FULL:  # its page says that it cannot be shown
+                raise UnreadableError("a PDF form of the kind XFA")
+            logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # it warns of other forms that have XFA, too
+            document.init_forms()
+            for number in range(len(document)):
+                page = document[number]
+                if document.formenv:  # what is filled in becomes a part of the page, which is then opened anew
+                    page.flatten()
+                    page.close()
+                    page = document[number]
                 part = page.get_textpage()
                 pages.append(part.get_text_range().replace("\r\n", "\n").replace("\ufffe", "-"))
                 part.close()
