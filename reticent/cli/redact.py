@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,6 +42,8 @@ def redact(
     """
     if restore is not None and (record is not None or keep is not None):
         raise PolicyError("--restore: finds nothing, so --record and --keep do not go with it")
+    if keep is not None and os.path.lexists(keep):
+        raise PolicyError(f"{keep}: is there already and would be lost; move it away, or choose another --keep")
     text = read_text(file)
     if restore is not None:
         sys.stdout.write(Redacted(text, _read_strings(restore)).restore())

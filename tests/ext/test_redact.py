@@ -89,6 +89,19 @@ def test_the_command_there_and_back(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out == NOTE
 
 
+@pytest.mark.parametrize("kept", ["kept.json", "note.txt"])
+def test_no_file_is_overwritten_by_what_is_kept(kept: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An earlier text could be restored no more, or with the names of this one."""
+    (tmp_path / "note.txt").write_text(NOTE)
+    (tmp_path / "kept.json").write_text('{"[NAME_1]": "Ivo Kasper"}')
+    before = (tmp_path / kept).read_bytes()
+    assert command("redact", tmp_path / "note.txt", "--keep", tmp_path / kept) == 2
+    said = capsys.readouterr()
+    assert "would be lost; move it away" in said.err
+    assert not said.out
+    assert (tmp_path / kept).read_bytes() == before
+
+
 def test_standard_input_and_a_language_that_nobody_knows(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
