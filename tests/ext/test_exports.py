@@ -926,12 +926,18 @@ def test_a_library_that_is_missing_stops_the_reading(monkeypatch: pytest.MonkeyP
             read()
 
 
-def test_an_archive_that_explodes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    bomb = archive(content="<a>" + " " * (4 << 20) + "</a>")
+@pytest.mark.parametrize(
+    ("kind", "bomb"),
+    [
+        ("odt", archive(content="<a>" + " " * (4 << 20) + "</a>")),
+        ("odt", archive(content=IN_ODT.format("x" + '<text:s text:c="9999"/>' * 200))),
+    ],
+)
+def test_a_file_that_explodes_is_refused(kind: str, bomb: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(bomb) < 20_000
     monkeypatch.setattr(contents, "MAX_BYTES", 1 << 20)
     with pytest.raises(UnreadableError, match="larger than 1 MiB"):
-        text_of(bomb, "odt")
+        text_of(bomb, kind)
 
 
 # ------------------------------------------------------------------------------------------------------------ in a run

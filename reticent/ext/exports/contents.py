@@ -397,6 +397,7 @@ def _odt(data: bytes, _: str | None) -> str:
     if "content.xml" not in parts:
         raise UnreadableError("not ODT")
     pages: list[str] = []
+    size = sum(map(len, parts.values()))  # with the spaces that a number stands for
     for name in ("styles.xml", "content.xml"):  # heads and feet of pages stand in the styles
         depth, inside = 0, list[str]()
         for event, value, element in elements(parts.get(name, b"<none/>"), _HIDDEN_OF_ODT):
@@ -409,6 +410,8 @@ def _odt(data: bytes, _: str | None) -> str:
             elif event == "start" and depth and value in ("s", "tab", "line-break"):
                 count = next((number for key, number in element.items() if key.endswith("}c")), "1")
                 spaces = " " * (int(count) if count.isdecimal() and len(count) < 5 else 1)
+                if (size := size + len(spaces)) > MAX_BYTES:
+                    raise UnreadableError(f"unpacked it is larger than {MAX_BYTES >> 20} MiB")
                 inside.append({"s": spaces, "tab": "\t", "line-break": "\n"}[value])
             elif event == "end" and value in ("p", "h"):
                 depth -= 1
