@@ -757,6 +757,26 @@ def test_a_file_beside_a_page_of_mail_is_read_where_plain_text_is_preferred_to_t
     assert text_of(bytes(made), "mail").split("\n") == ["", "See below.", "Seen today."]
 
 
+def test_each_part_of_mail_is_read_once_however_deep_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, depth, reads = b"Content-Type: text/plain; name=f\n\ndeep\n", 9, Counter[bytes]()
+    for number in range(depth):
+        data = (
+            b"Content-Type: multipart/alternative; boundary=b%d; name=f\n\n--b%d\n\npart %d\n--b%d\n%s\n--b%d--\n"
+            % (number, number, number, number, data, number)
+        )
+    read = contents.text_of
+
+    def counting(content: bytes, *more: Any) -> str:
+        reads[content] += 1
+        return read(content, *more)
+
+    monkeypatch.setattr(contents, "text_of", counting)
+    text = "\n".join(["", *(f"part {number}" for number in reversed(range(depth))), "deep"])
+    assert read(b"Subject: s\n" + data, "mail") == "Subject: s\n" + text
+    assert set(reads.values()) == {1}
+    assert len(reads) == depth + 1
+
+
 def test_a_page_keeps_its_lines_and_loses_its_scripts() -> None:
     head = "<html><head><style>p {}</style><script>x('<p>')</script></head><body>"
     page = head + "<pre>a\n b</pre><p>M&uuml;l<b>ler</b>\n x</p>"

@@ -435,50 +435,53 @@ def _mail(data: bytes, _: str | None) -> str:
     message: EmailMessage = email.message_from_bytes(data, policy=email.policy.default)  # type: ignore[assignment]
     if not message.keys():
         raise UnreadableError("not a message of mail")
-    return "\n".join(_message_lines(message)).replace("\r\n", "\n")
+    return "\n".join(text for text, _ in _message_texts(message)).replace("\r\n", "\n")
 
 
-def _message_lines(message: EmailMessage) -> list[str]:
+def _message_texts(message: EmailMessage) -> list[tuple[str, bool]]:
     """Return the main header fields of a mail message (From, To, Cc, Date, Subject) as lines, a blank line, and the
-    texts of its parts."""
+    texts of its parts, each with whether it is of a file."""
     texts = _part_texts(message)
     heads = [f"{name}: {message[name]}" for name in ("From", "To", "Cc", "Date", "Subject") if message[name]]
-    return [*heads, "", *texts]
+    return [*((line, False) for line in [*heads, ""]), *texts]
 
 
-def _part_texts(part: Any) -> list[str]:
-    """Return the texts of a part of a mail message, and of the parts inside it. Of alternative forms one is taken,
-    plain text preferred."""
+def _part_texts(part: Any) -> list[tuple[str, bool]]:
+    """Return the texts of a part of a mail message, and of the parts inside it, each with whether it is of a file that
+    is attached. Of alternative forms one is taken, plain text preferred."""
     if any(len(value) > MAX_HEAD for _, value in part.raw_items()):
         raise UnreadableError(f"a head of mail larger than {MAX_HEAD >> 10} KiB")
     kind = kind_of_type(part.get_content_type())
     if part.get_content_type() == "application/octet-stream":  # its name says more
         kind = SUFFIXES.get(f".{(part.get_filename() or '').lower().rpartition('.')[2]}")
     if part.get_content_type() == "multipart/alternative":
-        texts = {
-            each.get_content_type(): found for each in reversed(part.get_payload()) if (found := _part_texts(each))
-        }
-        chosen = "text/plain" if "text/plain" in texts else next(iter(texts), None)
+        forms = [(each.get_content_type(), texts) for each in part.get_payload() if (texts := _part_texts(each))]
+        types = [form for form, _ in forms]
+        if forms:
+            forms.insert(0, forms.pop(types.index("text/plain" if "text/plain" in types else types[-1])))
         # A file that is attached to another alternative is none of the text that is chosen.
-        others = [each for each in part.get_payload() if each.get_content_type() != chosen]
-        files = [file for each in others for file in each.walk() if file.get_filename()]
-        return [*texts.get(chosen, []), *(text for file in files for text in _part_texts(file))]
-    # What is damaged, in an encoding that it does not know, or has a comment there, the library gives back encoded.
-    head = part["content-transfer-encoding"]
-    encoding = head.cte if head else "7bit"
-    if kind is not None and encoding not in (_PLAIN_OF_MAIL if part.is_multipart() else _ENCODINGS_OF_MAIL):
-        raise UnreadableError("in an encoding of mail that is not read")
-    if head:
-        part.replace_header("content-transfer-encoding", encoding)
-    if part.is_multipart():
-        inner = part.get_payload()
-        return _message_lines(inner[0]) if kind == "mail" else [text for each in inner for text in _part_texts(each)]
-    content = part.get_payload(decode=True)
-    if kind is None or not isinstance(content, bytes) or not content.strip():
-        return []
-    if encoding == "base64":
-        content = base64_bytes(part.get_payload())
-    return [text_of(content, kind, part.get_content_charset()).strip("\r\n")]
+        found = [text for number, (_, texts) in enumerate(forms) for text in texts if number == 0 or text[1]]
+    else:
+        # What is damaged, in an encoding that it does not know, or has a comment there, the library gives back encoded.
+        head = part["content-transfer-encoding"]
+        encoding = head.cte if head else "7bit"
+        if kind is not None and encoding not in (_PLAIN_OF_MAIL if part.is_multipart() else _ENCODINGS_OF_MAIL):
+            raise UnreadableError("in an encoding of mail that is not read")
+        if head:
+            part.replace_header("content-transfer-encoding", encoding)
+        if part.is_multipart():
+            inner = part.get_payload()
+            found = (
+                _message_texts(inner[0]) if kind == "mail" else [text for each in inner for text in _part_texts(each)]
+            )
+        else:
+            content = part.get_payload(decode=True)
+            if kind is None or not isinstance(content, bytes) or not content.strip():
+                return []
+            if encoding == "base64":
+                content = base64_bytes(part.get_payload())
+            found = [(text_of(content, kind, part.get_content_charset()).strip("\r\n"), False)]
+    return [(text, True) for text, _ in found] if part.get_filename() else found
 
 
 #: Kind -> reader of its text; of a page of HTML, of the page in UTF-8.
