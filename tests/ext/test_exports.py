@@ -928,6 +928,15 @@ def test_a_page_that_cannot_be_read_says_why(data: bytes, kind: str, reason: str
         text_of(data, kind)
 
 
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+def test_a_head_of_mail_is_measured_before_the_library_reads_it(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "MAX_HEAD", 1000)
+    monkeypatch.setattr(contents.email, "message_from_bytes", None)
+    for head in ("; a=b" * 300, f"{end} ; a=b" * 200):
+        with pytest.raises(UnreadableError, match="a head of mail larger"):
+            text_of(f"X: y{end}Content-Type: text/plain{head}{end}{end}x".encode(), "mail")
+
+
 def test_marks_that_take_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contents, "MAX_MARKS", 100)
     with pytest.raises(UnreadableError, match="more than 100 elements"):

@@ -425,7 +425,8 @@ def _odt(data: bytes, _: str | None) -> str:
 
 _PLAIN_OF_MAIL: Final = ("7bit", "8bit", "binary")
 _ENCODINGS_OF_MAIL: Final = (*_PLAIN_OF_MAIL, "quoted-printable", "base64")
-_HEADS_OF_PARTS: Final = re.compile(rb"(?im)^content-[\w-]+:[^\r\n]*(?:\r?\n[ \t][^\r\n]*)*")
+#: A line may end with a carriage return alone, as for the library. (To look back from behind the word is faster.)
+_HEADS_OF_PARTS: Final = re.compile(rb"(?i)content-(?<![^\r\n].{8})[\w-]+:[^\r\n]*(?:(?:\r\n?|\n)[ \t][^\r\n]*)*")
 
 
 def _mail(data: bytes, _: str | None) -> str:
