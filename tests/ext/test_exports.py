@@ -937,6 +937,17 @@ def test_a_head_of_mail_is_measured_before_the_library_reads_it(end: str, monkey
             text_of(f"X: y{end}Content-Type: text/plain{head}{end}{end}x".encode(), "mail")
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_document_type_is_refused_before_the_tree_is_made(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each entity that it leaves unknown takes memory there."""
+    body = f"<a>{'&amp;' * 20_000}<![CDATA[<!DOCTYPE html>]]></a>"
+    assert sum(event == "text" for event, *_ in contents.elements(body.encode(encoding), frozenset())) == 1
+    monkeypatch.setattr(lxml.etree, "fromstring", None)
+    for head in ("", "<!-- > --> "):
+        with pytest.raises(UnreadableError, match="DOCTYPE"):
+            list(contents.elements(f'{head}<!DOCTYPE a SYSTEM "q">{body}'.encode(encoding), frozenset()))
+
+
 def test_marks_that_take_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contents, "MAX_MARKS", 100)
     with pytest.raises(UnreadableError, match="more than 100 elements"):

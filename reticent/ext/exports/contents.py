@@ -322,20 +322,28 @@ def _require_few(data: bytes) -> None:
         raise UnreadableError(f"more than {MAX_MARKS:,} elements and attributes")
 
 
+def _require_no_doctype(root: Any) -> None:
+    """Raise `UnreadableError` if the document of this root element has a document type."""
+    if root.getroottree().docinfo.doctype:
+        raise UnreadableError("a document type (DOCTYPE) is not read")
+
+
 def elements(data: bytes, skipped: frozenset[str]) -> Iterator[tuple[str, str, Any]]:
     """Parse XML without entities; yield ("start", local name, element), ("text", text, element) and ("end", local name,
     element). The elements ``skipped`` are left out.
     """
     _require_few(data)
-    parser = lxml.etree.XMLParser(
-        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True, remove_comments=True, remove_pis=True
-    )
+    options: dict[str, Any] = {
+        "resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": True, "remove_comments": True,
+        "remove_pis": True,
+    }  # fmt: skip
     try:
-        root = lxml.etree.fromstring(data, parser)
+        if b"DOCTYPE" in data.replace(b"\0", b""):  # before the tree is made: each entity in it takes memory
+            _require_no_doctype(next(lxml.etree.iterparse(io.BytesIO(data), ("start",), **options))[1])
+        root = lxml.etree.fromstring(data, lxml.etree.XMLParser(**options))
     except lxml.etree.LxmlError:
         raise UnreadableError("its XML is damaged") from None
-    if root.getroottree().docinfo.doctype:
-        raise UnreadableError("a document type (DOCTYPE) is not read")
+    _require_no_doctype(root)
     hidden = 0
     for event, element in lxml.etree.iterwalk(root, events=("start", "end")):
         name = element.tag.rpartition("}")[2]
