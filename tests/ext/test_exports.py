@@ -700,6 +700,12 @@ ALTERNATIVES = (
         ("mail", b"Content-Transfer-Encoding: Base64 (as sent) \n\nTWFy\n aWE=\n", "\nMaria"),
         ("mail", b"Content-Transfer-Encoding: quoted-printable \n\nM=C3=BCller", "\nMüller"),
         (
+            "rtf",
+            rb"{\rtf1 {\fonttbl{\f0\fnil Arial;}{\f1\fnil\fcharset204 Arial;}{\f2\fcharset161 x;}}"
+            rb"\f0 \'e0 \f1 \'e0 \f2 \'e0}",
+            "à а ΰ",
+        ),
+        (
             "mail",
             b"Subject: s\nContent-Type: multipart/mixed; boundary=a\n\n--a\n" + ALTERNATIVES + b"--a\n\nfoot\n--a\n"
             b"Content-Type: text/html\n\n<p>page\n--a\nContent-Type: message/rfc822\n\nSubject: t\n\ninner\n--a--",
@@ -946,6 +952,13 @@ def test_a_document_type_is_refused_before_the_tree_is_made(encoding: str, monke
     for head in ("", "<!-- > --> "):
         with pytest.raises(UnreadableError, match="DOCTYPE"):
             list(contents.elements(f'{head}<!DOCTYPE a SYSTEM "q">{body}'.encode(encoding), frozenset()))
+
+
+@pytest.mark.parametrize("fonts", [rb"\f0" * 20_000, rb"\f0" * 500 + rb"\fcharset0" + b"y" * 2000])
+def test_fonts_of_rtf_take_linear_time(fonts: bytes) -> None:
+    before = time.process_time()
+    assert text_of(rb"{\rtf1{\fonttbl{" + fonts + rb"}}Seen.}", "rtf") == "Seen."
+    assert time.process_time() - before < 1
 
 
 def test_marks_that_take_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

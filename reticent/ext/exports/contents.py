@@ -233,6 +233,10 @@ def _without_pictures(text: str) -> str:
     return result
 
 
+#: A font of RTF and its set of characters.
+_FONT: Final = re.compile(r"(?s)\\f(\d++)(?:(?!\\f\d).)*?\\fcharset(\d+)")
+
+
 def _rtf(data: bytes, _: str | None) -> str:
     """Return the text of an RTF document; raise `UnreadableError` if it is not RTF."""
     striprtf = _library("striprtf.striprtf")
@@ -245,7 +249,12 @@ def _rtf(data: bytes, _: str | None) -> str:
     tabbed = re.sub(
         r"(?<!\\)((?:\\\\)*)\\(?:nest)?cell(?![A-Za-z])", r"\1\\tab", marked
     )  # striprtf writes | for a cell
-    text: str = striprtf.rtf_to_text(tabbed, errors="strict")
+    # striprtf looks for fonts in the first table alone, in cubic time: before it goes one that it reads in linear time.
+    fonts = "".join(
+        rf"{{\f{font}\fcharset{code} x;}}" for font, code in _FONT.findall(striprtf.font_table_group(tabbed))
+    )
+    headed = re.sub(r"\{\\rtf\w*(?:-\d+)? ?", lambda begun: rf"{begun[0]}{{\fonttbl{fonts}}}", tabbed, count=1)
+    text: str = striprtf.rtf_to_text(headed, errors="strict")
     return text.encode("utf-16", "surrogatepass").decode("utf-16")  # it leaves a pair in halves
 
 
