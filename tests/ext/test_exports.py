@@ -984,6 +984,7 @@ def test_a_library_that_is_missing_stops_the_reading(monkeypatch: pytest.MonkeyP
     [
         ("odt", archive(content="<a>" + " " * (4 << 20) + "</a>")),
         ("odt", archive(content=IN_ODT.format("x" + '<text:s text:c="9999"/>' * 200))),
+        ("pdf", pdf("x" * 4000).replace(b"Kids[3 0 R]/Count 1", b"Kids[%s]/Count 400" % (b"3 0 R " * 400))),
     ],
 )
 def test_a_file_that_explodes_is_refused(kind: str, bomb: bytes, monkeypatch: pytest.MonkeyPatch) -> None:

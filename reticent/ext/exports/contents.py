@@ -271,7 +271,7 @@ def _pdf(data: bytes, _: str | None) -> str:
             document = pdfium.PdfDocument(data)
         except pdfium.PdfiumError:
             raise UnreadableError("not PDF, or locked by a password") from None
-        pages = []
+        pages, size = [], 0
         try:
             if document.get_formtype() == pdfium.raw.FORMTYPE_XFA_FULL:  # its page says that it cannot be shown
                 raise UnreadableError("a PDF form of the kind XFA")
@@ -284,6 +284,8 @@ def _pdf(data: bytes, _: str | None) -> str:
                     page.close()
                     page = document[number]
                 part = page.get_textpage()
+                if (size := size + part.count_chars()) > MAX_BYTES:
+                    raise UnreadableError(f"unpacked it is larger than {MAX_BYTES >> 20} MiB")
                 pages.append(part.get_text_range().replace("\r\n", "\n").replace("\ufffe", "-"))
                 part.close()
                 page.close()
