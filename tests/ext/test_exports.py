@@ -1042,6 +1042,37 @@ def test_documents_of_one_id_are_told_apart_and_the_same_one_comes_once(connecti
     assert [each.place for each in unread] == ["1.ndjson", "3.ndjson"]
 
 
+def numbered(names: list[tuple[str, str]], seen: dict[str, bytes]) -> list[str | None]:
+    """The ids of documents of (id, text), None of a repeated one."""
+    source, repeated = Exports(CorpusConfig(source="fhir://x"), Path()), dict[str, tuple[int, set[bytes]]]()
+    found = [source._with_unique_id(FoundDocument(name, "7", text), seen, repeated, Path("x")) for name, text in names]
+    return [each.doc_id if isinstance(each, FoundDocument) else None for each in found]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "a#2", "a#3", "a#2#2"]), st.sampled_from("xyzuvw")), max_size=20))
+def test_numbers_of_a_repeated_id_match_oracle(names: list[tuple[str, str]]) -> None:
+    texts, expected = dict[str, str](), list[str | None]()
+    for name, text in names:
+        tried = [name, *(f"{name}#{number}" for number in range(2, 30))]
+        free = next(each for each in tried if each not in texts or texts[each] == text)
+        expected.append(None if free in texts else free)
+        texts[free] = text
+    assert numbered(names, {}) == expected
+
+
+def test_a_number_is_looked_for_behind_the_last() -> None:
+    class Counting(dict[str, bytes]):
+        asked = 0
+
+        def __contains__(self, key: object) -> bool:
+            self.asked += 1
+            return super().__contains__(key)
+
+    seen = Counting()
+    assert numbered([("a", str(number)) for number in range(500)], seen)[-1] == "a#500"
+    assert seen.asked < 500 * 5
+
+
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_an_attachment_of_another_file_is_taken_and_of_two_neither(suffix: str, tmp_path: Path) -> None:
     """A bulk export keeps attachments as Binary in files of their own; the address is that of its server."""

@@ -161,9 +161,10 @@ class Exports:
         held: list[FoundDocument] = []
         num_characters = 0
         seen: dict[str, bytes] = {}
+        repeated: dict[str, tuple[int, set[bytes]]] = {}
         for file, documents in self._iter_files():
             for each in documents:
-                found = self._with_unique_id(each, seen, file)
+                found = self._with_unique_id(each, seen, repeated, file)
                 if isinstance(found, Unread):
                     self._unread.append(found)
                     continue
@@ -178,10 +179,15 @@ class Exports:
             yield _batch(held, columns)
 
     def _with_unique_id(
-        self, document: FoundDocument | Unread, digests_by_id: dict[str, bytes], file: Path
+        self,
+        document: FoundDocument | Unread,
+        digests_by_id: dict[str, bytes],
+        repeated: dict[str, tuple[int, set[bytes]]],
+        file: Path,
     ) -> FoundDocument | Unread:
         """Return the document, with ``#2`` (and so on) added to an id that another document has already. Return an
-        `Unread` for an exact repeat or invalid text."""
+        `Unread` for an exact repeat or invalid text. ``repeated`` has for such an id its last number, and the digests
+        up to it."""
         if isinstance(document, Unread):
             return document
         try:
@@ -191,14 +197,18 @@ class Exports:
             "".join((document.doc_id, document.date or "", document.type or "")).encode()
         except UnicodeEncodeError:
             return Unread(self._place(file), "half of a surrogate pair in it")
-        doc_id, number = document.doc_id, 1
-        while doc_id in digests_by_id:
-            if digests_by_id[doc_id] == digest:
-                return Unread(self._place(file), "it was read already: the same id, individual and text")
+        if document.doc_id not in digests_by_id:
+            digests_by_id[document.doc_id] = digest
+            return document
+        number, digests = repeated.get(document.doc_id, (1, {digests_by_id[document.doc_id]}))
+        while (doc_id := f"{document.doc_id}#{number + 1}") in digests_by_id:
             number += 1
-            doc_id = f"{document.doc_id}#{number}"
+            digests.add(digests_by_id[doc_id])
+        repeated[document.doc_id] = (number, digests)
+        if digest in digests:
+            return Unread(self._place(file), "it was read already: the same id, individual and text")
         digests_by_id[doc_id] = digest
-        return document if number == 1 else document._replace(doc_id=doc_id)
+        return document._replace(doc_id=doc_id)
 
     def _iter_files(self) -> Iterator[tuple[Path, Iterable[FoundDocument | Unread]]]:
         """Yield (file, its documents and `Unread` entries) for every file of the export. Files of the format "pages"
