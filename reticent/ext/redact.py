@@ -8,9 +8,10 @@ them gives away.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import pyarrow as pa
@@ -28,7 +29,11 @@ from reticent.engine.sources.columns import SOURCE_COLUMN
 _NAMING: Final = frozenset({"NAME", "ID", "EMAIL", "PHONE", "URL"})
 #: A tag is drawn without a key.
 _NO_KEY: Final = bytes(32)
+#: A word, white space, or another character.
+_PIECE: Final = re.compile(r"\w+|\s+|[^\w\s]")
 _TAG: Final = re.compile(r"\[[^\[\]]+_\d+\]")
+
+_Pieces = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -129,11 +134,7 @@ def _split_at_identifiers(
     found = find_in_texts(detectors, texts, {f"{SOURCE_COLUMN}{name}": value for name, value in fields.items()})
     spans = [tuple(row[name] for name in ("start", "end", "label")) for row in found.to_pylist()]
     naming = {text[start:end]: label for start, end, label in spans if category(label) in _NAMING}
-    for value, label in naming.items():
-        if len(value) > 2:
-            words = r"\s+".join(map(re.escape, value.split()))
-            again = re.finditer(rf"(?<!\w){words}(?!\w)", text, re.IGNORECASE)
-            spans += [(place.start(), place.end(), label) for place in again]
+    spans += _find_again(text, naming)
     column = pa.array(
         [[dict(zip(("start", "end", "label"), span, strict=True)) for span in spans]], pa.list_(SPAN_TYPE)
     )
@@ -148,3 +149,40 @@ def _split_at_identifiers(
         pieces += [(text[at:begin], None), (text[begin:stop], category(label))]
         at = stop
     return [*pieces, (text[at:], None)]
+
+
+def _find_again(text: str, labels: Mapping[str, str]) -> list[tuple[int, int, str]]:
+    """Return (start, end, label) of each place where a value (value -> label) of three characters or more stands in the
+    text, in whole words and whatever its case and white space. One pass finds all values."""
+    wanted: dict[_Pieces, list[str]] = defaultdict(list)
+    lengths: dict[tuple[str, ...], set[int]] = defaultdict(set)  # by the first piece
+    for value, label in labels.items():
+        if len(value) > 2 and (pieces := tuple(map(_fold_piece, _PIECE.findall(value.strip())))):
+            wanted[pieces].append(label)
+            lengths[pieces[0]].add(len(pieces))
+    places = list(_PIECE.finditer(text))
+    folded = [_fold_piece(place[0]) for place in places]
+    spans: list[tuple[int, int, str]] = []
+    ends: dict[_Pieces, int] = {}
+    for at, first in enumerate(folded):
+        for length in lengths.get(first, ()):
+            pieces = tuple(folded[at : at + length])
+            start = places[at].start()
+            if pieces not in wanted or len(pieces) < length or start < ends.get(pieces, 0):
+                continue
+            end = places[at + length - 1].end()
+            if not any(beside.isalnum() or beside == "_" for beside in (text[start - 1 : start], text[end : end + 1])):
+                ends[pieces] = end
+                spans += [(start, end, label) for label in wanted[pieces]]
+    return spans
+
+
+def _fold_piece(piece: str) -> tuple[str, ...]:
+    """Return a piece of a text so that two are equal which differ in case or in white space alone."""
+    return (" ",) if piece.isspace() else tuple(map(_fold_letter, piece))
+
+
+@cache
+def _fold_letter(letter: str) -> str:
+    """Return the upper case of a letter; those are equal that a regular expression takes for the same."""
+    return letter.lower()[0].upper()

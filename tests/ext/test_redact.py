@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 from reticent import make_detectors, redact, redact_reversibly
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.detect.detector import BATCH_SPANS
+from reticent.ext.redact import _find_again
 
 NOTE = "Dr. Maria Lopez saw him on 3 May 2021. Maria Lopez agreed; call 555-213-9876."
 
@@ -42,6 +45,32 @@ def test_what_is_restored_is_the_text(noise: str) -> None:
     made = redact_reversibly(text)
     assert "kasper" not in made.text.lower()
     assert made.restore() == text
+
+
+_SIGNS = st.sampled_from("aAbBkK\u212aßẞsSſiIİıσςΣ_1@.- \n\u00a0")
+
+
+@given(st.text(_SIGNS, max_size=40), st.lists(st.tuples(st.integers(0, 39), st.integers(3, 9)), max_size=5), st.data())
+def test_what_stands_again_matches_oracle(text: str, places: list[tuple[int, int]], data: st.DataObject) -> None:
+    values = {text[at : at + length].swapcase(): "NAME" for at, length in places if text[at : at + length].strip()}
+    values |= dict.fromkeys(data.draw(st.lists(st.text(_SIGNS, max_size=4).filter(str.strip), max_size=3)), "ID")
+    expected = [
+        (place.start(), place.end(), label)
+        for value, label in values.items()
+        if len(value) > 2
+        for words in [r"\s+".join(map(re.escape, value.split()))]
+        for place in re.finditer(rf"(?<!\w){words}(?!\w)", text, re.IGNORECASE)
+    ]
+    assert sorted(_find_again(text, values)) == sorted(expected)
+
+
+@pytest.mark.parametrize("form", ["person{}@mail{}.example", "https://host.example/{}/{}"])
+def test_a_text_with_thousands_of_identifiers_takes_linear_time(form: str) -> None:
+    detectors = make_detectors(["rules"], {"rules": {"labels": ["EMAIL", "URL"]}})
+    text = "\n".join(f"Write to {form.format(number, number)} soon." for number in range(4000))
+    before = time.process_time()
+    assert len(redact_reversibly(text, detectors=detectors).values) == 4000
+    assert time.process_time() - before < 2.5
 
 
 def test_one_tag_for_a_value_and_none_that_the_text_has() -> None:
