@@ -899,11 +899,12 @@ FRENCH_WAY = "appartenance, par le texte entier, membres au-dessus de toute autr
 def test_what_was_found_has_its_number_or_why_there_is_none(rate: float, t: Texts, said: str) -> None:
     one = entry("ppclm", excess=0.0, auc=0.5)
     for attack in one["membership"].values():
-        attack["told"] = {"rate": estimate(rate, rate - 0.01, rate + 0.1), "num_above": round(40 * rate)}
+        told = {"rate": estimate(rate, rate - 0.01, rate + 0.1), "num_above": round(40 * rate), "p_value": 1e-6}
+        attack["told"] = told
     risks = published_audit({**tiny_audit(), "models": [one]}).risks
     assert risks is not None
     (result,) = (each for each in risks.rows[0].results if each.risk == "individual")
-    result = replace(result, what="membership by the whole text")  # another number decides
+    result = replace(result, what="membership by the whole text", outcome="not shown")  # another number decides
     assert found_in_words(risks.rows[0], result, t).replace("\xa0", " ") == said
 
 
