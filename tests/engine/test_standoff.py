@@ -126,6 +126,27 @@ def test_i2b2_2014_labels_are_types_and_the_patient_is_the_number_before_the_das
     assert documents(corpus, batch_rows=1) == found
 
 
+@pytest.mark.parametrize(
+    ("format", "suffixes", "is_another"),
+    [
+        *(("i2b2-2014", ("xml",), True), ("meddocan", ("xml",), True), ("brat", ("ann", "txt"), True)),
+        ("i2b2-2006", ("xml",), False),
+    ],
+)
+def test_a_file_renamed_to_another_id_is_another_corpus(
+    tmp_path: Path, format: str, suffixes: tuple[str, ...], is_another: bool
+) -> None:
+    for name in ("1-01", "1-02"):
+        content = I2B2_2006 if format == "i2b2-2006" else xml_2014(name, [])
+        for suffix in suffixes:
+            write(tmp_path / f"{name}.{suffix}", content if suffix == "xml" else "")
+    before = open_corpus(tmp_path, format=format).fingerprint()
+    assert open_corpus(tmp_path, format=format).fingerprint() == before
+    for suffix in suffixes:
+        (tmp_path / f"1-02.{suffix}").rename(tmp_path / f"2-02.{suffix}")
+    assert (open_corpus(tmp_path, format=format).fingerprint() != before) == is_another
+
+
 def test_offsets_that_counted_cr_lf_are_repaired_where_the_quoted_texts_prove_it(tmp_path: Path) -> None:
     text = "a\r\nAnn\r\n\r\nBob"
     crlf = [("NAME", "PATIENT", 3, 6, "Ann"), ("NAME", "DOCTOR", 10, 13, "Bob")]

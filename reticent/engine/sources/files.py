@@ -339,6 +339,7 @@ class Files:
         """Return the reading options that affect the documents, as JSON values."""
         settings: list[Any] = [self.markup.model_dump(exclude={"individuals"})] if self.format.is_marked else []
         settings += [list(map(self.ids_of, self.paths))] if self.format.is_plain else []
+        settings += [[path.stem for path in self.paths]] if self.format.is_named_by_file else []
         return settings + ([self.csv.dialect.model_dump()] if self.csv.dialect != CsvDialect() else [])
 
     def version(self) -> bytes:

@@ -266,6 +266,7 @@ _ROWS: Final = (
         suffixes=(".xml",),
         read=marked_reader("i2b2-2014", read_i2b2_2014, individual=r"(?s)([^-]+)-.*", counts_line_ends=True),
         is_marked=True,
+        is_named_by_file=True,
         options=frozenset({"individual", "offsets"}),
     ),
     Format(
@@ -274,6 +275,7 @@ _ROWS: Final = (
         suffixes=(".xml",),
         read=marked_reader("meddocan", read_i2b2_2014, counts_line_ends=True),
         is_marked=True,
+        is_named_by_file=True,
         names_individuals=False,
         options=frozenset({"individual", "offsets"}),
     ),
@@ -283,6 +285,7 @@ _ROWS: Final = (
         suffixes=(".txt", ".ann"),
         read=marked_reader("brat", read_brat),
         is_marked=True,
+        is_named_by_file=True,
         names_individuals=False,
         options=frozenset({"individual", "offsets"}),
     ),

@@ -177,6 +177,8 @@ class Format:
         Whether a file is the text of one document, and nothing else.
     is_compressible : bool
         Whether its files may be compressed (.gz, .zst, .bz2): it reads through ``compressed.open_bytes``.
+    is_named_by_file : bool
+        Whether the id of a marked-up document is the name of its file.
     names_individuals : bool
         Whether a document names its individual, so that ``corpus.individual`` is not needed.
     options : frozenset of str
@@ -191,6 +193,7 @@ class Format:
     is_marked: bool = False
     is_plain: bool = False
     is_compressible: bool = False
+    is_named_by_file: bool = False
     names_individuals: bool = True
     options: frozenset[str] = frozenset()
 
