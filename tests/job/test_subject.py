@@ -208,6 +208,21 @@ def test_a_list_a_column_and_two_corpora_give_the_same_sides(place: Path, tmp_pa
     assert split_of(load_kept_job(tmp_path / "run" / "job.json").model_dump()).sides == run.sides
 
 
+def test_two_corpora_that_change_places_change_sides(place: Path, tmp_path: Path) -> None:
+    files = [str(place / "theirs.parquet"), str(place / "others.parquet")]
+    sides = []
+    for source, others in (files, files[::-1], files[::-1]):
+        values = values_of(place, str(tmp_path / "run"), subject={"members": None, "others": others})
+        values["corpus"]["source"] = source
+        recorder = Recorder()
+        run = Run(parse_job(values), recorder)
+        execute(run, "split")
+        sides.append((recorder.made, [run.individuals.mask(name).tolist() for name in ("members", "heldout")]))
+    (_, first), (made, second), (again, third) = sides
+    assert (made, again) == (["split"], [])
+    assert first == second[::-1] == third[::-1]
+
+
 def _lines(place: Path, tmp_path: Path, change: Any) -> dict[str, Any]:
     (tmp_path / "list.txt").write_text("\n".join(change((place / "members.txt").read_text().split())))
     return values_of(place, str(tmp_path / "run"), subject={"members": str(tmp_path / "list.txt")})

@@ -103,12 +103,16 @@ def _copy_given_model(
 
 def list_settings(run: Run) -> dict[str, Any]:
     """Return how the members of a model trained elsewhere are given, for the split's manifest: the digest of the list,
-    the name of the column, or ``{"others": True}``."""
+    the name of the column, or the digest of which files are those of the others."""
     subject = run.job.subject
     assert subject is not None
     if subject.members is not None:
         return {"members": fingerprint(subject.members)}
-    return {"column": subject.column} if subject.column is not None else {"others": True}
+    if subject.others is None:
+        return {"column": subject.column}
+    others = set(open_configured(run.job.corpus.replace(source=subject.others)).files)
+    positions = [number for number, file in enumerate(run.given_corpus.files) if file in others]
+    return {"others": hashlib.sha256(json.dumps(positions).encode()).hexdigest()}
 
 
 def given_split(run: Run) -> Individuals:
