@@ -7,7 +7,7 @@ which of their words are protected (definitions.md#identifiers; [@boutet2025] §
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
@@ -54,8 +54,8 @@ class Policy(Section):
     )
     scopes: Annotated[dict[str, Scope], PUBLISHED] = Field(
         default={},
-        description="label -> corpus, individual or occurrence, over the default scopes; a label that stands in "
-        "neither has the scope of its category, or corpus",
+        description="label or category, in any case -> corpus, individual or occurrence, over the default scopes; a "
+        "label that stands in neither has the default scope of its category, or corpus",
     )
     public_words: Annotated[str | None, PUBLISHED] = Field(
         default=None,
@@ -69,10 +69,21 @@ class Policy(Section):
     def cache_key(self) -> dict[str, Any]:
         """Return the settings that protection flags depend on, as part of a cache key; without ``public_words``, whose
         content callers add themselves."""
-        return self.model_dump(exclude={"public_words"})
+        # A scope once reached the label alone that was spelt as its key.
+        return self.model_dump(exclude={"public_words"}) | ({"scopes_by": "category"} if self.scopes else {})
 
     def scope_of(self, label: str) -> Scope:
         """Return how far a detected span of this label protects its words: "corpus", "individual" or "occurrence"."""
-        known = self.scopes.get(label) or DEFAULT_SCOPES.get(label.upper())
-        scope = known or DEFAULT_SCOPES.get(category(label), "corpus")
+        key = self._key_of(label)
+        default = DEFAULT_SCOPES.get(label.upper()) or DEFAULT_SCOPES.get(category(label), "corpus")
+        scope = default if key is None else self.scopes[key]
         return "individual" if scope == "corpus" and self.words != "counted" else scope
+
+    def unused_scopes(self, labels: Iterable[str]) -> list[str]:
+        """Return the keys of ``scopes`` that say nothing of any of these labels."""
+        return sorted(self.scopes.keys() - set(map(self._key_of, labels)))
+
+    def _key_of(self, label: str) -> str | None:
+        """Return the key of ``scopes`` for a label: as it is spelt, in any case, or its category; None without one."""
+        keys = {key.upper(): key for key in self.scopes} | {key: key for key in self.scopes}
+        return next((keys[name] for name in (label, label.upper(), category(label)) if name in keys), None)

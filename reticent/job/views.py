@@ -176,7 +176,9 @@ def index_of(run: Run, variant: Variant, policy: Policy) -> NgramIndex:
 
 def _warn_of_policy(run: Run, model: ModelSection, settings: Policy, counts: dict[str, Any]) -> None:
     """Warn where protection leaves few tokens as targets, direct identifiers cover too many common words, or the policy
-    does not fit the model's objective."""
+    does not fit the model's objective or the labels of the spans."""
+    if unused := settings.unused_scopes(run.numbered.word_spans.names):
+        run.progress.warn_once(f"protect.scopes: no span has the label or category {', '.join(unused)}")
     if counts["common_lost"] > MUCH_LOST:
         run.progress.warn(
             f"direct identifiers take {counts['common_lost']:.0%} of the tokens of words that are too common to "

@@ -221,6 +221,26 @@ def test_scopes_are_by_label_in_any_case_and_unknown_labels_reach_everywhere() -
     assert Policy(scopes={"DATE": "corpus"}).scope_of("DATE") == "corpus"
 
 
+@pytest.mark.parametrize(
+    ("scopes", "expected"),
+    [
+        ({"DATE": "corpus"}, {"DATE_TIME": "corpus", "FECHAS": "corpus", "BIRTH_DATE": "corpus", "time": "corpus"}),
+        ({"location": "corpus"}, {"LOCATION": "corpus", "CITY": "corpus", "AGE": "occurrence"}),
+        ({"LOCATION": "corpus", "City": "occurrence"}, {"CITY": "occurrence", "STREET": "corpus"}),
+        ({"date": "individual", "DATE": "corpus", "colour": "occurrence"},
+         {"DATE": "corpus", "date": "individual", "FECHAS": "corpus", "Colour": "occurrence"}),
+    ],
+)  # fmt: skip
+def test_scopes_of_the_job_are_looked_up_by_label_any_case_and_category(
+    scopes: dict[str, Any], expected: dict[str, str]
+) -> None:
+    policy = Policy(scopes=scopes)
+    assert {label: policy.scope_of(label) for label in expected} == expected
+    assert policy.cache_key() != {**Policy().cache_key(), "scopes": scopes}  # flags of before are of other scopes
+    assert policy.unused_scopes(expected) == []
+    assert Policy(scopes={**scopes, "datte": "corpus"}).unused_scopes(expected) == ["datte"]
+
+
 def test_defaults_follow_the_protocol() -> None:
     """Names, ids and contacts everywhere; dates, ages and bare numbers where they stand."""
     assert {DEFAULT_SCOPES[label] for label in ("NAME", "PERSON", "ID", "SSN", "NIR", "PHONE", "EMAIL")} == {"corpus"}

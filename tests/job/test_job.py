@@ -475,6 +475,13 @@ def test_a_changed_setting_runs_again_what_depends_on_it_and_nothing_else(
         assert {name for name, data in content(fresh).items() if found.get(name) != data} == set()
 
 
+def test_a_scope_that_says_nothing_of_any_span_is_warned_of_once(
+    copy: Path, hospital: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(changed(values_of(hospital, copy), protect__scopes={"name": "individual", "datte": "corpus"}))
+    assert capsys.readouterr().err.count("protect.scopes: no span has the label or category datte\n") == 1
+
+
 @pytest.mark.parametrize(
     ("file", "made"),
     [

@@ -85,7 +85,7 @@ def spans_artefact(run: Run) -> Artefact:
     if packages := option_packages({name: settings.of(name) for name in settings.detectors}):
         config["packages"] = packages
     if settings.propagate:
-        config["scopes"] = run.job.protect.scopes
+        config |= {name: value for name, value in run.job.protect.cache_key().items() if name.startswith("scopes")}
     if run.job.corpus.ids == "exact" and "records" in settings.detectors:  # "stop" compares ids with the records'
         config["ids"] = "exact"
     return Artefact("spans", "spans", config, inputs)
