@@ -61,7 +61,7 @@ pub const RULES: &[Rule] = &[
         "DATE",
         Rank::Sure,
         "day, month and year in numbers, in any usual order, with an ISO time",
-        r"\d{1,4}(?:[-/.] ?| /)\d{1,2}(?:[-/]|\. ?| ?/ ?)\d{1,4}(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?",
+        r"\d{1,4}(?:[-.] ?| ?/ ?| [-.] )\d{1,2}(?:[-.]|\. | ?/ ?| [-.] )\d{1,4}(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?",
         is_date,
     ),
     rule(
@@ -243,12 +243,24 @@ fn stands_alone(hit: &mut Hit) -> bool {
 
 /// A date, and not the middle of a row such as 5/6/8/18.
 fn is_date(hit: &mut Hit) -> bool {
-    let sign = hit.piece().iter().find(|byte| !byte.is_ascii_digit());
-    let joined = matches!((hit.before(), sign), ([.., b'0'..=b'9', a], Some(b)) if a == b);
-    let goes_on = matches!((hit.after(), sign), ([a, b'0'..=b'9', ..], Some(b)) if a == b);
-    // "1.5. 12 h": behind a blank, a year has four digits.
-    let spaced = hit.piece().rsplit(|byte| *byte == b'.').next().filter(|year| year.starts_with(b" "));
-    is_numeric_date(hit.piece()) && !joined && !goes_on && spaced.is_none_or(|year| year.len() == 5)
+    let piece = hit.piece();
+    let sign = piece.iter().find(|byte| matches!(byte, b'-' | b'/' | b'.'));
+    let has_year = piece.split(|byte| !byte.is_ascii_digit()).any(|digits| digits.len() == 4);
+    let short = piece.contains(&b' ') && !has_year;
+    let joined = match hit.before() {
+        [.., b'0'..=b'9', a] => Some(a) == sign,
+        [.., b'0'..=b'9', b' ', a, b' '] => short && Some(a) == sign,
+        _ => false,
+    };
+    let goes_on = match hit.after() {
+        [a, b'0'..=b'9', ..] => Some(a) == sign,
+        [b' ', a, b' ', b'0'..=b'9', ..] => short && Some(a) == sign,
+        _ => false,
+    };
+    // "1.5. 12 h", "2 - 3 - 10 mg": with such blanks, a year has four digits.
+    let spaced = piece.windows(2).any(|pair| matches!(pair, b" -" | b" ."))
+        || piece.rsplit(|byte| *byte == b'.').next().is_some_and(|last| last.starts_with(b" "));
+    is_numeric_date(piece) && !joined && !goes_on && (has_year || !spaced)
 }
 
 /// A date once the letters that were read in place of digits are digits again; most of it is digits.
