@@ -17,6 +17,9 @@ const MIN_LENGTH: usize = 4;
 /// Country codes whose numbers lose a zero behind them.
 const COUNTRIES: &[&str] = &["33", "44", "49", "32", "41", "34", "39", "31", "351", "352", "43", "46", "47", "45"];
 
+/// What stands between a phone number and the extension behind it, letters alone.
+const EXTENSIONS: &[&str] = &["x", "ext", "extension", "poste", "int", "dw"];
+
 impl Code {
     /// None for a code of fewer than four characters.
     pub fn new(value: &View, source: u32) -> Option<Self> {
@@ -31,12 +34,15 @@ impl Code {
         (long && text.len() >= 3).then(|| Self { text: text.into(), is_number, source })
     }
 
-    /// A phone number with and without what is dialled before it.
+    /// A phone number with and without what is dialled before it, and without its extension.
     pub fn phones(value: &View, source: u32) -> Vec<Self> {
         let all: String = (0..value.len()).map(|number| value.piece(number)).collect();
-        let digits = all.trim_start_matches('0');
-        let mut forms = vec![digits.to_owned()];
-        if all.bytes().all(|byte| byte.is_ascii_digit()) {
+        let before = all.trim_end_matches(|c: char| c.is_ascii_digit());
+        let is_phone = |number: &&str| number.len() >= 7 && number.bytes().all(|byte| byte.is_ascii_digit());
+        let number = EXTENSIONS.iter().find_map(|word| before.strip_suffix(word).filter(is_phone)).unwrap_or(&all);
+        let digits = number.trim_start_matches('0');
+        let mut forms = vec![all.trim_start_matches('0').to_owned(), digits.to_owned()];
+        if number.bytes().all(|byte| byte.is_ascii_digit()) {
             let national = COUNTRIES.iter().find_map(|country| {
                 digits
                     .strip_prefix(country)
@@ -161,6 +167,9 @@ mod tests {
             ("(236) 792-5090", "236.792.5090 x12", "236.792.5090"),
             ("236-792-5090", "1-236-792-5090", "1-236-792-5090"),
             ("+1 236 792 5090", "(236)792-5090x1", "236)792-5090"),
+            ("(236) 792-5090 x12", "236.792.5090", "236.792.5090"),
+            ("236-792-5090 ext. 12", "+1 236 792 5090", "1 236 792 5090"),
+            ("+33 6 05 74 50 39 poste 4", "06 05 74 50 39", "06 05 74 50 39"),
         ] {
             let codes = Code::phones(&View::new(value, Surface::Fold), 0);
             assert_eq!(finds(&codes, text).as_deref(), Some(expected), "{value} in {text}");
