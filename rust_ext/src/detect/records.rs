@@ -5,6 +5,8 @@
 //! memory is the values themselves; each document is folded and cut once, and each of its pieces is offered to the
 //! individual's few values behind filters of a byte.
 
+use memchr::memmem;
+
 use crate::detect::codes::Code;
 use crate::detect::common::{Class, CommonWords};
 use crate::detect::context::{is_capital, is_in_date, starts_sentence};
@@ -14,6 +16,7 @@ use crate::detect::misread::Misread;
 use crate::detect::names::{Names, Setting};
 use crate::detect::sequences::gap_form;
 use crate::error::{Error, Result};
+use crate::text::characters::is_unspaced;
 use crate::text::pieces::View;
 use crate::text::spans::Found;
 use crate::text::surface::Surface;
@@ -57,6 +60,48 @@ struct Phrase {
     source: u32,
 }
 
+/// Pieces of values in scripts without spaces, and in Hangul, where particles follow a name: they are found within a run of
+/// letters too, and with others of the individual beside them.
+#[derive(Default)]
+struct Unspaced(Vec<(Box<str>, u32)>);
+
+impl Unspaced {
+    fn add(&mut self, piece: &str, source: u32) {
+        let is_own = |c: char| is_unspaced(c) || matches!(c, '\u{1100}'..='\u{11ff}');
+        let ends = piece.starts_with(is_own) && piece.ends_with(is_own);
+        if ends && piece.chars().all(|c| is_own(c) || c.is_ascii_digit()) {
+            self.0.push((piece.into(), source));
+        }
+    }
+
+    /// Give the bounds in the original and the source of each place with two letters or more.
+    fn find(&self, view: &View, mut emit: impl FnMut((usize, usize), u32)) {
+        let (text, mut found) = (view.text(), Vec::new());
+        for (piece, source) in self.0.iter().filter(|_| !text.is_ascii()) {
+            let others = || self.0.iter().map(|(other, _)| &**other).filter(|other| *other != &**piece);
+            for start in memmem::find_iter(text.as_bytes(), piece.as_bytes()) {
+                let end = start + piece.len();
+                let before = others().filter(|other| text[..start].ends_with(other)).map(str::len).max().unwrap_or(0);
+                let after = others().filter(|other| text[end..].starts_with(other)).map(str::len).max().unwrap_or(0);
+                // A syllable of Hangul is several characters here, and none is cut.
+                let bounds = [(start - before, end + after), (start - before, end), (start, end)];
+                let long = |&(start, end): &(usize, usize)| num_letters(&text[start..end]) >= 2;
+                if let Some(bounds) = bounds.into_iter().filter(long).find_map(|(start, end)| view.origin(start, end))
+                    && !found.contains(&bounds)
+                {
+                    found.push(bounds);
+                    emit(bounds, *source);
+                }
+            }
+        }
+    }
+}
+
+/// Letters of scripts without spaces, and syllables of Hangul by the character that begins each.
+fn num_letters(folded: &str) -> usize {
+    folded.chars().filter(|&c| is_unspaced(c) || matches!(c, '\u{1100}'..='\u{115f}')).count()
+}
+
 /// The values of one individual, ready to be looked for.
 #[derive(Default)]
 pub struct Profile {
@@ -65,6 +110,7 @@ pub struct Profile {
     dates: Vec<BirthDate>,
     codes: Vec<Code>,
     misread: Misread,
+    unspaced: Unspaced,
     /// First bytes of the phrases, and of the codes.
     phrase_starts: [u64; 4],
     code_starts: [u64; 4],
@@ -85,7 +131,10 @@ impl Profile {
         let (num_codes, num_phrases) = (self.codes.len(), self.phrases.len());
         match field {
             _ if view.is_empty() => {}
-            Field::Name => self.names.add(&view, source, common),
+            Field::Name => {
+                self.names.add(&view, source, common);
+                (0..view.len()).for_each(|piece| self.unspaced.add(view.piece(piece), source));
+            }
             Field::Date => match BirthDate::new(&view, source) {
                 Some(date) => self.dates.push(date),
                 None => self.add_phrase(&view, 0, view.len() - 1, source, common),
@@ -133,6 +182,9 @@ impl Profile {
         if length < 2 || is_number && length < 4 {
             return; // A house number alone is no address.
         }
+        if first == last {
+            self.unspaced.add(view.piece(first), source);
+        }
         let one_word = first == last && is_capital(view, first) == Some(true);
         let class = common.filter(|_| one_word).map_or(Class::Name, |common| common.class(view.piece(first)));
         self.phrases.push(Phrase {
@@ -159,6 +211,7 @@ impl Profile {
             }
         };
         self.misread.find(view.original, |start, end, source| emit(Some((start, end)), source, false));
+        self.unspaced.find(view, |bounds, source| emit(Some(bounds), source, false));
         let cased = has_case(view.original);
         if !self.names.is_empty() {
             let setting = Setting { common, cased, initials };

@@ -3,7 +3,7 @@
 //! A piece is a longest run of letters, digits and combining marks of the folded text (`fold`), so `O'Brien` and `García-Márquez`
 //! are two pieces each and `A12` is one. Words (`words`) keep dates and numbers whole, which suits supports. Here, in contrast,
 //! a number must be found whatever joins its groups. A text is folded and cut once for all detectors.
-//! Scripts without spaces between words (Chinese, Thai) give long runs, inside which nothing is found.
+//! Scripts without spaces between words (Chinese, Thai) give long runs, inside which records alone are looked for.
 
 use std::cell::RefCell;
 
