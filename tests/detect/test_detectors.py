@@ -107,10 +107,20 @@ def test_files_among_the_options_are_found(tmp_path: Path) -> None:
     }
 
 
-def test_another_version_of_a_pipelines_package_is_another_detection(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = {"spacy": {"pipeline": "numpy"}, "transformers": {"model": "some/name-of-a-hub"}, "rules": {}}
-    assert option_packages(options) == {"numpy": np.__version__}
-    job = {"out": "x", "corpus": {"source": "d"}, "detect": {"detectors": ["spacy"], "spacy": "numpy"}}
+@pytest.mark.parametrize(
+    ("detector", "options", "packages"),
+    [
+        ("spacy", {"pipeline": "numpy"}, ["numpy"]),
+        ("presidio", {"pipeline": "numpy"}, ["numpy", "presidio-analyzer"]),
+        ("eds", {}, ["edsnlp"]),
+    ],
+)
+def test_another_version_of_a_package_that_is_run_is_another_detection(
+    monkeypatch: pytest.MonkeyPatch, detector: str, options: dict[str, Any], packages: list[str]
+) -> None:
+    pipelines = {"spacy": {"pipeline": "numpy"}, "transformers": {"model": "some/name-of-a-hub"}, "rules": {}}
+    assert option_packages(pipelines) == {"numpy": np.__version__}
+    job = {"out": "x", "corpus": {"source": "d"}, "detect": {"detectors": [detector], detector: options}}
     found = []
     for number in ("3.8.0", "3.9.0"):
         monkeypatch.setattr("reticent.engine.detect.choose.version", lambda _, number=number: number)
@@ -118,7 +128,7 @@ def test_another_version_of_a_pipelines_package_is_another_detection(monkeypatch
             job=parse_job(job), documents=types.SimpleNamespace(fingerprint=lambda: "same")
         )
         found.append(spans_artefact(run).settings["packages"])
-    assert found == [{"numpy": "3.8.0"}, {"numpy": "3.9.0"}]
+    assert found == [dict.fromkeys(packages, number) for number in ("3.8.0", "3.9.0")]
 
 
 def test_checking_a_job_imports_no_library_of_a_detector() -> None:

@@ -36,6 +36,7 @@ class DetectorRow:
     module, kind : module of this package, and the class in it
     about : the things it finds, in a few words
     extra : extra of the package that installs its library; None: nothing more is needed
+    library : package of the library whose own rules it runs, which another version may change
     needs : options, of which one must be given, each with an example
     files : options that are files
     perhaps_files : options that are a file, a folder or a name that is known elsewhere
@@ -50,6 +51,7 @@ class DetectorRow:
     kind: str
     about: str
     extra: str | None = None
+    library: str | None = None
     needs: Mapping[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     perhaps_files: tuple[str, ...] = ()
@@ -177,6 +179,7 @@ _ROWS: Final = (
         about="what Presidio finds",
         published=("language", "pipeline", "entities"),
         extra="presidio",
+        library="presidio-analyzer",
         perhaps_files=("pipeline",),
         depends=_why_batches_matter,
     ),
@@ -187,6 +190,7 @@ _ROWS: Final = (
         about="what edsnlp finds in French notes",
         published=("pipeline", "groups", "labels"),
         extra="eds",
+        library="edsnlp",
         perhaps_files=("pipeline",),
         depends=_why_batches_matter,
     ),
@@ -266,16 +270,17 @@ def option_files(options: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str
 
 
 def option_packages(options: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return the versions of installed packages (pipelines and models) that detector options name, by package name;
-    ``options`` maps a detector to its options."""
+    """Return the versions of the installed packages that detectors run, by package name: pipelines and models that
+    their options name, and libraries with rules; ``options`` maps a detector to its options."""
 
     found = {}
     for name, table in options.items():
-        for option in DETECTORS[require_detector(name)].perhaps_files:
-            value = table.get(option)
-            if isinstance(value, str) and value and not Path(value).exists():
-                with suppress(PackageNotFoundError, ValueError):
-                    found[value] = version(value)
+        row = DETECTORS[require_detector(name)]
+        named = [table.get(option) for option in row.perhaps_files]
+        packages = [value for value in named if isinstance(value, str) and value and not Path(value).exists()]
+        for package in [*packages, *([row.library] if row.library else [])]:
+            with suppress(PackageNotFoundError, ValueError):
+                found[package] = version(package)
     return found
 
 

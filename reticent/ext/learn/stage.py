@@ -89,10 +89,10 @@ def learned_steps(run: Run) -> Iterator[Step]:
         return
     corpus = {"corpus": run.documents.fingerprint()}
     if config.teacher or config.certain:
-        options = _teacher_detectors(run, config)[1]
+        names, options = _teacher_detectors(run, config)
         settings: dict[str, Any] = {"teacher": config.teacher, "documents": config.documents, "seed": run.job.seed}
         settings["teacher_options"] = _without_files(options)
-        if packages := option_packages(options):
+        if packages := option_packages({name: options.get(name, {}) for name in names}):
             settings["packages"] = packages
         files = {name: fingerprint(path) for name, path in option_files(options)}
         taught = Artefact(TEACHER, TEACHER, settings, corpus | files)
