@@ -201,6 +201,20 @@ def test_a_foundation_is_trained_on_the_device_and_in_the_precision_of_its_model
     assert asked == [("cpu", "on")]
 
 
+def test_one_vocabulary_in_lower_case_and_as_it_is_makes_two_foundations(tmp_path: Path) -> None:
+    source = hospital(tmp_path / "hospital")
+    found = []
+    for name in ("words", "cased", "uncased"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "vocab.txt").write_text("\n".join([*BERT_SPECIALS, "pain"]))
+        foundation = {"kind": "bert", "text": str(source), "vocabulary": str(tmp_path / name)}
+        model = {"name": "toy", "foundation": foundation, "objective": "mlm", "recipes": ["mlm"]}
+        run = Run(parse_job({"out": str(tmp_path / "run"), "corpus": {"source": str(source)}, "model": [model]}))
+        (step,) = foundation_steps(run)
+        found += [(artefact.settings, artefact.inputs) for artefact in step.outputs]
+    assert found[0] == found[1] != found[2]
+
+
 # ------------------------------------------------------------------ models
 
 

@@ -57,6 +57,8 @@ def _foundation_artefact(run: Run, model: ModelSection, settings: FoundationConf
     }
     if (bf16 := run.job.training(model).bf16) != "auto":
         config["bf16"] = bf16
+    if _is_uncased(settings):
+        config["lowercase"] = True
     return Artefact(f"foundation/{model.name}", "foundation", config, inputs)
 
 
@@ -160,11 +162,17 @@ def _iter_texts(corpus: Any, individuals: Any, splits: tuple[str, ...] | None) -
         yield texts.to_pylist()
 
 
+def _is_uncased(settings: FoundationConfig) -> bool:
+    """Return whether the settings name a folder with a vocabulary of words in lower case, which its name tells."""
+    path = Path(settings.vocabulary or "")
+    return settings.kind == "bert" and "uncased" in path.name and not path.is_file()
+
+
 def _read_given_tokenizer(settings: FoundationConfig) -> str:
     """Return, as JSON text, the tokenizer that the settings name: a file, or a folder with its vocabulary."""
     path = Path(str(settings.vocabulary))
     if path.is_file():
         return read_tokenizer_json(path)
     if settings.kind == "bert":
-        return wordpiece_tokenizer_json(path / "vocab.txt", lowercase="uncased" in path.name)
+        return wordpiece_tokenizer_json(path / "vocab.txt", lowercase=_is_uncased(settings))
     return bytelevel_tokenizer_json(path / "vocab.json", path / "merges.txt")
