@@ -47,6 +47,7 @@ class TokenStore:
     doc_ids : pyarrow string array, shape (num_documents,)
         Secret, like everything here.
     path : folder the store was opened from, or None for one built in memory
+    by_household : whether ``individual`` has households in place of individuals
 
     Of an opened store the first four are unpacked when they are first asked for (ids of two bytes stay mapped), and
     ``doc_ids`` are gathered from those of the ids.
@@ -62,12 +63,14 @@ class TokenStore:
         individual: np.ndarray,
         doc_ids: pa.Array,
         path: Path | None = None,
+        by_household: bool = False,
     ):
         columns = dict(zip(LISTS, (input_ids, word_ids, flags, ngram_starts), strict=True))
         for name, column in columns.items():
             if len(column) != len(input_ids):
                 raise ArtifactError(f"token store: {name} has {len(column)} entries for {len(input_ids)} tokens")
         self._packed: PackedTokens | None = None
+        self.by_household = by_household
         self.__dict__.update(columns, doc_ids=doc_ids)
         self._set_documents(doc_offsets, individual, path, len(input_ids))
 
@@ -75,7 +78,7 @@ class TokenStore:
     def of_packed(cls, packed: PackedTokens, path: Path) -> TokenStore:
         """Return a token store over memory-mapped packed tokens; ``path`` is their folder."""
         store = cls.__new__(cls)
-        store._packed = packed
+        store._packed, store.by_household = packed, False
         store._set_documents(packed.doc_offsets, packed.individual, path, int(packed.doc_offsets[-1]))
         return store
 
@@ -220,7 +223,7 @@ class TokenStore:
 
     def with_columns(self, **changed: Any) -> TokenStore:
         """Return a copy of the store with these columns (or its path), given by keyword, replaced."""
-        names = (*LISTS, "doc_offsets", "individual", "doc_ids", "path")
+        names = (*LISTS, "doc_offsets", "individual", "doc_ids", "path", "by_household")
         return TokenStore(
             **{name: changed.pop(name) if name in changed else getattr(self, name) for name in names}, **changed
         )
@@ -229,7 +232,7 @@ class TokenStore:
         """Return a copy of the store in which the household (unit) of each document's individual stands in place of the
         individual."""
         store = copy.copy(self)
-        store.individual = units[self.individual].astype(np.uint32)
+        store.individual, store.by_household = units[self.individual].astype(np.uint32), True
         return store
 
     def text_fingerprint(self) -> str:
@@ -287,7 +290,10 @@ class TokenStore:
         """Return a new store with copies of the documents with these numbers, in this order."""
         doc_offsets, columns = self.columns_of(documents, LISTS)
         individual, doc_ids = self.individual[documents], self.doc_ids.take(pa.array(documents))
-        return TokenStore(**columns, doc_offsets=doc_offsets, individual=individual, doc_ids=doc_ids, path=self.path)
+        return TokenStore(
+            **columns, doc_offsets=doc_offsets, individual=individual, doc_ids=doc_ids, path=self.path,
+            by_household=self.by_household,
+        )  # fmt: skip
 
     def columns_of(self, documents: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Return the token offsets of the documents with these numbers, and copies of the named columns of their

@@ -39,7 +39,8 @@ def training_dependencies(
     config = {**settings.cache_key(private=recipe.private, causal=causal), "recipe": recipe.to_dict(), "seed": seed}
     config |= repeated_settings(training.model)
     if recipe.private and settings.dp is not None and privacy_unit(run.job, settings.dp) == "household":
-        config["unit"] = "household"
+        # Earlier versions clipped individuals where text is rewritten in each epoch: such a training is made again.
+        config["unit"] = "household in every epoch" if recipe.context == "surrogate" else "household"
     if recipe.replaces_indirect:
         config["pool"] = read_public_words(run.job.surrogates.pool).digest()
     if recipe.context == "surrogate" and (names := surrogate_names(run.job).digest()) is not None:

@@ -24,11 +24,11 @@ from reticent.engine.packed import ids_folder_of
 from reticent.engine.protect import Policy
 from reticent.engine.public_words import ContextWords, context_words, read_public_words
 from reticent.engine.schema import MEMBERS
-from reticent.engine.split import Individuals, draw_repeated, households_of
+from reticent.engine.split import Individuals, draw_repeated
 from reticent.engine.store import TokenStore, open_tokens, open_view
 from reticent.engine.tokens import RewrittenTokens
 from reticent.job.config import ModelSection
-from reticent.job.dependencies import surrogate_names
+from reticent.job.dependencies import by_household, surrogate_names
 from reticent.job.noise import protection_index
 from reticent.job.run import Run
 from reticent.job.text_checks import text_check_of_flags
@@ -75,10 +75,14 @@ def training_tokens(
     if model.repeated:
         often = draw_repeated(run.individuals, model.repeated, seed=run.job.seed)[store.individual]
         store = store.select(np.repeat(np.arange(store.num_documents), np.where(often, TIMES_REPEATED, 1)))
-    if recipe.private and (households := households_of((of.individuals if of else run.individuals).units)) is not None:
-        store = store.with_units_as_individuals(households)  # of epsilon
+    households = (of.individuals if of else run.individuals).units if recipe.private and by_household(run.job) else None
+
+    def by_units(tokens: TokenStore) -> TokenStore:
+        """Return the tokens by the units of epsilon: by household where these are kept together."""
+        return tokens if households is None else tokens.with_units_as_individuals(households)
+
     if recipe.context != "surrogate":
-        yield store, None
+        yield by_units(store), None
         return
 
     make = _surrogate_writer(run, store, recipe, of)
@@ -89,7 +93,7 @@ def training_tokens(
     # One launcher has started all processes of the machine.
     place = folder / f".surrogates-{node}-{os.getppid() if launched().size > 1 else os.getpid()}"
     with EpochTokens(place, make if launched().local_rank == 0 else None, num_epochs) as epoch_store:
-        yield epoch_store(1), epoch_store
+        yield by_units(epoch_store(1)), lambda epoch: by_units(epoch_store(epoch))
 
 
 def _surrogate_writer(run: Run, store: TokenStore, recipe: Recipe, of: Drawn | None) -> Callable[[Path, int], object]:

@@ -24,8 +24,9 @@ from reticent.core.errors import PolicyError
 from reticent.engine.dp_vocabulary import gaussian_sigma
 from reticent.engine.ngrams import NgramIndex
 from reticent.engine.protect import Policy
-from reticent.engine.schema import INDIRECT
+from reticent.engine.schema import INDIRECT, MEMBERS
 from reticent.engine.store import TokenStore, open_tokens
+from reticent.ext.dp import dpsgd
 from reticent.ext.dp.budget import read_budget, totals
 from reticent.ext.dp.charges import require_room
 from reticent.ext.dp.dpsgd import PhysicalBatches
@@ -339,16 +340,20 @@ def test_every_stage_that_is_refused_is_put_back() -> None:
     assert refused - of_heads <= {key.partition(":")[0] for key in PUT_BACK}
 
 
-def test_a_household_is_the_unit_where_one_moves_another_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("recipe", ["dp-mlm-public", "text-mlm"])  # tokens of all epochs, and of each
+def test_a_household_is_the_unit_where_one_moves_another_of_it(
+    recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a span protects reaches the documents of the household: so x moves p01, and nobody outside."""
-    change = {"corpus__household_id": "household_id"}
-    without, with_x = both(
-        tmp_path, 0, "dp-mlm-public", monkeypatch, change, households={"a": "h", "p01": "h"}
-    )  # fmt: skip
+    change, found = {"corpus__household_id": "household_id"}, []
+    monkeypatch.setattr(dpsgd, "find_units", lambda *a, of=dpsgd.find_units: found.append(of(*a)) or found[-1])
+    without, with_x = both(tmp_path, 0, recipe, monkeypatch, change, households={"a": "h", "p01": "h"})
     assert without.pop("p01") != with_x.pop("p01")
     assert without == with_x
-    run = Run(parse_job(job(tmp_path / "with", "dp-mlm-public", **change)))
-    assert privacy_of(run, run.job.model[0], run.job.recipe("dp-mlm-public")).unit == "household"
+    run = Run(parse_job(job(tmp_path / "with", recipe, **change)))
+    assert privacy_of(run, run.job.model[0], run.job.recipe(recipe)).unit == "household"
+    num_households = len(np.unique(run.individuals.units[run.individuals.mask(MEMBERS)]))
+    assert {len(units) for units in found} == {num_households}
 
 
 def test_a_vocabulary_that_can_hold_no_word_is_not_drawn_and_costs_nothing(

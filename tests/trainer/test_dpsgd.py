@@ -187,6 +187,14 @@ def test_update_of_records_equals_the_hand_clipped_one(kind: str, clipping: str)
     assert float((found - expected).abs().max()) <= 1e-6 * max(1.0, float(expected.abs().max()))
 
 
+@pytest.mark.parametrize(("by_household", "unit"), [(False, "household"), (True, "individual")])
+def test_tokens_of_another_unit_than_that_of_epsilon_are_refused(by_household: bool, unit: dpsgd.Unit) -> None:
+    store = uneven_individuals(8)
+    store = store.with_units_as_individuals(np.arange(99)) if by_household else store
+    with pytest.raises(TrainingError, match=f"epsilon is per {unit}, and the tokens of this epoch are by"):
+        find_units(cut("bert", store.select(np.arange(2)).with_columns(path=None)), unit)
+
+
 @pytest.mark.parametrize("clipping", MODES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_unit_more_moves_the_sum_by_at_most_the_clip(kind: str, clipping: str) -> None:

@@ -617,11 +617,19 @@ class Units:
 def find_units(windows: Windows, unit: Unit, max_documents: int = 1) -> Units:
     """Return the privacy units of a corpus with their documents and windows. A unit is a document ("record") or an
     individual of the store, where each may stand for a household; it gives at most ``max_documents`` to a step.
+
+    Raises
+    ------
+    TrainingError
+        The store is by individual and the unit is the household, or the other way round.
     """
     num_documents, keys = windows.store.num_documents, windows.store.doc_keys
     window_offsets = np.searchsorted(windows.documents, np.arange(num_documents + 1))
     if unit == "record":
         return Units(np.arange(num_documents), np.arange(num_documents + 1), window_offsets, keys, 1)
+    if (unit == "household") != windows.store.by_household:
+        held = "household" if windows.store.by_household else "individual"
+        raise TrainingError(f"train.dp.unit: epsilon is per {unit}, and the tokens of this epoch are by {held}")
     individual = windows.store.individual
     num_of_each = np.unique(individual, return_counts=True)[1]
     bounds = np.concatenate([[0], np.cumsum(num_of_each)])
