@@ -43,7 +43,7 @@ from reticent.audit.report.selectors import (
     without_power,
 )
 from reticent.audit.stats.estimate import CHANCE
-from reticent.audit.stats.seeds import max_num_trainings
+from reticent.audit.stats.seeds import classification_over_seeds, last_checkpoints, max_num_trainings
 from reticent.audit.texts import ENGLISH, FOUND, NOT_FOUND, NOT_MEASURED, Mark, Marked, Texts, model_name
 from reticent.trainer.privacy import MEANINGLESS, Guarantee, parse_guarantee, show_delta, show_epsilon, together
 
@@ -142,7 +142,11 @@ def plain_findings(audit: AuditEvidence, t: Texts = ENGLISH) -> Findings:
     for group, last in sides.items():
         sure += _control_sentences(group, last, outcomes, audit, t)
     ledgers = _last_ledgers(checkpoints, t)
-    sure += [*_ledger_sentence(ledgers, t), *_guarantee_sentences(checkpoints, t), *random_weights_sentences(models, t)]
+    sure += [
+        *_ledger_sentence(ledgers, t),
+        *_guarantee_sentences(checkpoints, audit, t),
+        *random_weights_sentences(models, t),
+    ]
     then = [
         *broken_training_sentences(ledgers, t),
         *next_step_sentences(sides, checkpoints, outcomes, audit, t),
@@ -552,13 +556,12 @@ def _ledger_sentence(ledgers: Ledgers, t: Texts) -> Iterable[str]:
         yield Marked(text, *_marks_of_models([("", m) for _, m, _ in kept], *RULE, "kept"))
 
 
-def _guarantee_sentences(checkpoints: dict[Group, Checkpoints], t: Texts) -> Iterable[str]:
-    """Yield a sentence on the differential-privacy guarantee of each private model, which bounds any attack."""
-    private = []
+def _guarantee_sentences(checkpoints: dict[Group, Checkpoints], audit: AuditEvidence, t: Texts) -> Iterable[str]:
+    """Yield a sentence on the differential-privacy guarantee of each private model, which bounds any attack, and one on
+    all of them together."""
     for group, recipes in checkpoints.items():
         for recipe, entries in recipes.items():
             if guarantee := (entry := entries[-1]).guarantee:
-                private.append(entry)
                 text = t(
                     "findings.name_was_trained_by_dp_sgd_guarantee_it",
                     name=group.display_name(recipe, t),
@@ -572,20 +575,38 @@ def _guarantee_sentences(checkpoints: dict[Group, Checkpoints], t: Texts) -> Ite
                     ]
                     text += " " + t("findings.epsilon_so_far", each=t.listed(each))
                 yield Marked(text, *_marks_of_models([("", entry)], *GUARANTEE, "bound"))
-    yield from joint_epsilon_sentence(private, t)
+    yield from joint_epsilon_sentence(audit, t)
 
 
-def joint_epsilon_sentence(models: Sequence[ModelEvidence], t: Texts) -> Iterable[str]:
-    """Yield, if several private trainings share documents and privacy unit, a sentence with the epsilon of all of them
-    together."""
-    costs = []
-    for model in models:
-        if (shown := parse_guarantee(model.guarantee or "")) is not None and math.isfinite(shown[0]):
-            cost = Guarantee(epsilon=shown[0], delta=shown[1], unit=shown[2])  # type: ignore[arg-type]
-            costs += [cost] * (model.num_trainings or 1)
-    if len(costs) > 1 and (total := together(costs)) is not None:
-        text = t("common.charged_together", n=len(costs), total=t.evidence(str(total)))
-        yield Marked(text, *_marks_of_models([("", model) for model in models], *GUARANTEE, "bound"))
+def joint_epsilon_sentence(audit: AuditEvidence, t: Texts) -> Iterable[str]:
+    """Yield, if several private trainings and heads share the documents, a sentence with the epsilon of all of them
+    together, or that none can be given."""
+    charged = list(_charged_guarantees(audit))
+    if len(charged) < 2:
+        return
+    shown = [one for one in map(parse_guarantee, charged) if one is not None and math.isfinite(one[0])]
+    costs = [Guarantee(epsilon=one[0], delta=one[1], unit=one[2]) for one in shown]  # type: ignore[arg-type]
+    total = together(costs) if len(costs) == len(charged) else None
+    if total is None:
+        text = t("common.charged_without_total", n=len(charged))
+    else:
+        text = t("common.charged_together", n=len(charged), total=t.evidence(str(total)))
+    models = [("", model) for model in last_checkpoints(audit.models, audit.cell) if model.guarantee]
+    yield Marked(text, *_marks_of_models(models, *GUARANTEE, "bound"))
+
+
+def _charged_guarantees(audit: AuditEvidence) -> Iterable[str]:
+    """Yield the guarantee of each private training of a language model, of all seeds, and of each private head, which
+    starts from a checkpoint of one of them, or from the base."""
+    num_trainings = {}
+    for model in last_checkpoints(audit.models, audit.cell):
+        num_trainings[model.model, model.recipe] = model.num_trainings or 1
+        if model.guarantee:
+            yield from [model.guarantee] * (model.num_trainings or 1)
+    for result in audit.classification or ():
+        for row in classification_over_seeds(result, audit.cell).results:
+            if row.training and row.training.guarantee:
+                yield from [row.training.guarantee] * num_trainings.get((result.model, row.recipe), 1)
 
 
 def explain_epsilon(guarantee: str, t: Texts) -> str:

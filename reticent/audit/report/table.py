@@ -10,7 +10,7 @@ from reticent.audit.report import corpus_plots, epoch_plots, membership_plots, p
 from reticent.audit.report.epsilon_plot import epsilon_panels
 from reticent.audit.report.findings import joint_epsilon_sentence
 from reticent.audit.report.format_estimate import percent
-from reticent.audit.stats.seeds import last_checkpoints, max_num_trainings
+from reticent.audit.stats.seeds import max_num_trainings
 from reticent.audit.texts import Texts
 
 if TYPE_CHECKING:
@@ -138,8 +138,7 @@ def _epochs_caption(content: PlotContent, _: int) -> str:
 
 def _epsilon_caption(content: PlotContent, _: int) -> str:
     """Return the caption of the panels against epsilon."""
-    private = [model for model in last_checkpoints(content.audit.models) if model.guarantee]
-    return " ".join([content.t("plots.epsilon.caption"), *joint_epsilon_sentence(private, content.t)])
+    return " ".join([content.t("plots.epsilon.caption"), *joint_epsilon_sentence(content.audit, content.t)])
 
 
 def _roc_caption(content: PlotContent, _: int) -> str:

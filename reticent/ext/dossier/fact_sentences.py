@@ -170,7 +170,8 @@ def _sentences_on_epsilon(context: Context) -> Iterator[str]:
         text = t("facts.model_letter_was_trained_with_differential", letter=model.letter, guarantee=guarantee)
         text += explain_epsilon(model.evidence.guarantee or "", t)
         yield Marked(text, model.mark("epsilon", "bound"))
-    yield from joint_epsilon_sentence([model.evidence for model in private], t)
+    if private:
+        yield from joint_epsilon_sentence(context.audit, t)
     if context.models and not private and setting(context.audit, "subject") is None:
         yield t("facts.no_model_was_trained_with_differential")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +12,12 @@ from fixtures.audits import estimate, tiny_audit
 from fixtures.dossiers import dossier_evidence
 from test_dossier_page import parsed, published_audit, rendered, text_of
 
-from reticent.audit.report.findings import plain_findings
-from reticent.audit.texts import NO_BREAK, Language, Texts
+from reticent.audit.evidence.audit import AuditEvidence
+from reticent.audit.evidence.json_form import from_json
+from reticent.audit.report.findings import joint_epsilon_sentence, plain_findings
+from reticent.audit.report.page import published
+from reticent.audit.stats.seeds import classification_over_seeds
+from reticent.audit.texts import ENGLISH, NO_BREAK, Language, Texts
 from reticent.ext.dossier.card import build_card
 from reticent.trainer.privacy import Guarantee, unaccounted_steps
 from reticent.trainer.recipes import RECIPES
@@ -95,13 +101,55 @@ def test_an_epsilon_is_said_in_words_with_its_unit_in_report_and_dossier(
         assert all(said in " ".join(text.replace(NO_BREAK, " ").split()) for text in texts)
 
 
-def test_several_private_trainings_are_said_to_be_charged_together() -> None:
+def private_audit(heads: list[tuple[str, int, str]]) -> dict[str, Any]:
+    """Two private models, and private heads on checkpoints (recipe, epoch)."""
     audit = tiny_audit()
-    private = [one for one in audit["models"] if one["recipe"] in ("clm", "ppclm") and one["epoch"]]
-    for one in private:
-        one["guarantee"] = f"epsilon {4 if one['recipe'] == 'clm' else 8}.00 at delta 1e-5 per individual"
-        one["epsilon"] = 0.5 * one["epoch"]
-    said = " ".join(plain_findings(published_audit(audit)).sure)
-    assert "2 private trainings were charged together: epsilon 12.00 at delta 2e-5 per individual." in said
-    assert "2 private trainings were charged together" in text_of(parsed(rendered(audit)))
-    assert "spent: epsilon" in said
+    for one in audit["models"]:
+        if one["recipe"] in ("clm", "ppclm") and one["epoch"]:
+            one["guarantee"] = f"epsilon {4 if one['recipe'] == 'clm' else 8}.00 at delta 1e-5 per individual"
+            one["epsilon"] = 0.5 * one["epoch"]
+    f1 = {"macro_f1": estimate(0.6), "micro_f1": estimate(0.6), "classes": [], "confusion": None}
+    counts = {"documents": 40, "individuals": 40}
+    training = {"losses": [1.0], "num_steps": 1, "num_trained": 1, "num_parameters": 1}
+    rows = [
+        {"recipe": recipe, "epoch": epoch, "training": {**training, "guarantee": guarantee}, **f1, **counts}
+        for recipe, epoch, guarantee in heads
+    ]
+    about = {"format": "reticent.classification/1", "model": "gpt2", "settings": {}, "classes": ["x", "y"]}
+    audit["classification"] = [{**about, "documents": {}, "individuals": {}, "results": rows}]
+    return audit
+
+
+ONE = "epsilon 8.00 at delta 1e-5 per individual"
+NO_TOTAL = "No epsilon can be given for all of them"
+
+
+@pytest.mark.parametrize(
+    ("heads", "said"),
+    [
+        ([], "2 private trainings were charged together: epsilon 12.00 at delta 2e-5 per individual."),
+        ([("base", 0, ONE)], "3 private trainings were charged together: epsilon 20.00 at delta 3e-5 per individual."),
+        ([("clm", 8, ONE), ("clm", 16, ONE)], "4 private trainings were charged together: epsilon 28.00 at delta 4e-5"),
+        ([("base", 0, "no epsilon (per individual): not accounted: lists of names")], f"3 private .* {NO_TOTAL}"),
+        ([("base", 0, ONE.replace("8.00", "infinite"))], f"3 private trainings were charged together. {NO_TOTAL}"),
+        ([("base", 0, ONE.replace("individual", "record"))], f"3 private trainings were charged together. {NO_TOTAL}"),
+    ],
+)
+def test_several_private_trainings_are_said_to_be_charged_together(
+    heads: list[tuple[str, int, str]], said: str
+) -> None:
+    audit = private_audit(heads)
+    found = " ".join(plain_findings(published_audit(audit)).sure)
+    assert re.search(said, found)
+    assert re.search(said, text_of(parsed(rendered(audit))))
+    assert "spent: epsilon" in found
+
+
+def test_heads_on_several_trainings_of_a_recipe_are_counted_as_often_in_their_means_too() -> None:
+    audit = private_audit([("clm", 16, ONE)] * 2)
+    audit["models"] = [{**one, "seed": seed} for one in audit["models"] for seed in (7, 8)]
+    shown = published(from_json(AuditEvidence, audit, "audit"))
+    task = [classification_over_seeds(result) for result in shown.classification or ()]
+    for each in (shown, replace(shown, models=shown.over_seeds or [], classification=task)):
+        (said,) = joint_epsilon_sentence(each, ENGLISH)
+        assert said.startswith("6 private trainings were charged together: epsilon 40.00 at delta 6e-5 per individual.")
