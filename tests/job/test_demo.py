@@ -170,7 +170,7 @@ def test_a_result_of_the_run_that_was_changed_is_found(run: Path) -> None:
     weights = run / "models" / "bert" / "ppmlm" / "epoch-0002" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\0")
     faults = check_dossier(run / "dossier").faults
-    assert faults == [f"{weights.parent}: no model of this dossier has these files"]
+    assert faults == [f"{weights.parent}: not the files of the model tested there"]
     shutil.rmtree(weights.parent)
     assert any(
         fault.startswith("tokens/bert/train: of the run is not") for fault in check_dossier(run / "dossier").faults

@@ -81,7 +81,7 @@ def export_with_card(
         again = published(run.evidence)
         if said := [*changed_outcomes(evidence.audit, again), *changed_models(evidence, again)]:
             raise ArtifactError(f"{folder}: {'; '.join(said)}; make it again with `reticent dossier`")
-    tested = verify_model(evidence, places[chosen], of=(model, recipe, chosen))
+    tested = verify_model(evidence, places[chosen], of=(model, recipe, chosen, training if len(seeds) > 1 else None))
     if tested is None:
         raise ArtifactError(f"{places[chosen]}: not a model that the dossier is about; run `reticent audit` again")
     outcome = verdict_of(evidence, tested)

@@ -23,6 +23,7 @@ from reticent.ext.dossier.provenance import KEY, code_digest, digest_of_counts
 from reticent.ext.dossier.seal import EVIDENCE, SIGNATURE, SUMS, dossier_digest, signed_files
 from reticent.ext.dossier.stage import DOSSIER, dossier_steps
 from reticent.ext.dossier.verify import read_evidence, verify_dossier
+from reticent.job.config import load_kept_job
 from reticent.job.gates import judge_again
 from reticent.job.maker import build_step
 from reticent.job.outcomes import model_digest
@@ -30,7 +31,8 @@ from reticent.job.stages.audit import report_steps
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.dossier import DossierEvidence
-    from reticent.ext.dossier.verify import Checked
+    from reticent.ext.dossier.verify import Checked, Tested
+    from reticent.job.config import Job
     from reticent.job.run import Run
 
 
@@ -84,10 +86,10 @@ def check_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | Non
     inside = (run / JOB).is_file() and folder.absolute().name == DOSSIER
     own = [path.parent for path in sorted(run.glob("models/**/epoch-*/config.json"))] if inside else []
     of_dossier = _keys_of_dossier(folder) if own else None
-    tested = [
-        path for path in own if of_dossier is None or _checkpoint_key(path.relative_to(run / "models")) in of_dossier
-    ]
-    checked = verify_dossier(folder, [*models, *tested], signers)
+    job = load_kept_job(run / JOB) if any(path.parent.name.startswith("seed-") for path in own) else None
+    keys = {path: _checkpoint_key(path.relative_to(run / "models"), job) for path in own}
+    tested = {path: key for path, key in keys.items() if of_dossier is None or key in of_dossier}
+    checked = verify_dossier(folder, models, signers, own=tested)
     checked.unchecked += [f"{path.relative_to(run)}: was not tested" for path in own if path not in tested]
     if inside and (run / KEY).is_file() and not checked.faults:
         evidence = read_evidence(folder)
@@ -158,19 +160,26 @@ def changed_models(evidence: DossierEvidence, measured: AuditEvidence) -> Iterat
             yield f"{one.recipe} of {one.model}, epoch {one.epoch}: other files were measured"
 
 
-def _checkpoint_key(checkpoint: Path) -> tuple[str, ...]:
-    """Return (model, recipe, epoch folder) of the path MODEL/RECIPE/…/epoch-0008 of a checkpoint."""
-    return (*checkpoint.parts[:2], checkpoint.name)
+def _checkpoint_key(checkpoint: Path, job: Job | None) -> Tested:
+    """Return (model, recipe, epoch, training) of the path MODEL/RECIPE/epoch-0008 of a checkpoint, or of
+    MODEL/RECIPE/seed-0/epoch-0008 in the run of a job.
+    """
+    model, recipe, *seed, epoch = checkpoint.parts
+    training = None
+    if seed and job is not None:  # its number is its place among the seeds
+        seeds = [f"seed-{one}" for each in job.model if each.name == model for one in job.training(each).seeds or ()]
+        training = seeds.index(seed[0]) + 1 if seed[0] in seeds and len(seeds) > 1 else None
+    return model, recipe, int(epoch.removeprefix("epoch-")), training
 
 
-def _keys_of_dossier(folder: Path) -> set[tuple[str, ...]] | None:
-    """Return (model, recipe, epoch folder) of each model in a dossier; None if its evidence cannot be read."""
+def _keys_of_dossier(folder: Path) -> set[Tested] | None:
+    """Return (model, recipe, epoch, training) of each model in a dossier; None if its evidence cannot be read."""
 
     try:
         models = read_evidence(folder).models
     except (ReticentError, OSError, ValueError):
         return None
-    return {(one.model, one.recipe, f"epoch-{one.epoch:04d}") for one in models}
+    return {(one.model, one.recipe, one.epoch, one.training) for one in models}
 
 
 def changed_results(evidence: DossierEvidence, run: Path, *, only: str | None = None) -> Iterator[str]:

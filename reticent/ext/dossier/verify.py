@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
+from types import MappingProxyType
 
 from reticent.audit.evidence.dossier import EVIDENCE_FORMAT, DossierEvidence, ModelUnderTest
 from reticent.audit.evidence.json_form import from_json
@@ -24,6 +25,9 @@ from reticent.trainer.given import PICKLES
 #: Files that may hold weights, or say that there are some; those of these that a training leaves beside a model.
 WEIGHTS = ("*.safetensors", "*.gguf", "*adapter_config.json", *PICKLES)
 OF_TRAINER = frozenset({"training_args.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth"})
+
+#: Model section, recipe, epoch, and number of the training where there are several.
+Tested = tuple[str, str, int, int | None]
 
 #: What is said of the manifest in a copy of a run's own folder.
 _OF_A_RUN = "; a run keeps it beside its dossier, and a copy by `reticent dossier RUN --out FOLDER` has none"
@@ -60,7 +64,13 @@ def read_evidence(folder: Path) -> DossierEvidence:
     return from_json(DossierEvidence, content, EVIDENCE)
 
 
-def verify_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | None = None) -> Checked:
+def verify_dossier(
+    folder: Path,
+    models: Sequence[Path] = (),
+    signers: Path | None = None,
+    *,
+    own: Mapping[Path, Tested] = MappingProxyType({}),
+) -> Checked:
     """Check files, signature (against the file of allowed ``signers``, if given), pages and preregistered rules of a
     dossier, and whether the folders ``models`` hold models that it tested.
 
@@ -69,6 +79,7 @@ def verify_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | No
     models : folders of models that must be among those that were tested
     signers : file of allowed signers (ssh-keygen(1)): the signature must be of one of them. Without it only that the
         signature fits the files is checked.
+    own : folders of the run's own checkpoints, each of which must hold this very model
 
     Raises
     ------
@@ -90,17 +101,20 @@ def verify_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | No
     _check_signature(folder, evidence, signers, checked)
     if evidence is not None and not checked.faults:
         _check_pages(folder, evidence, checked)
-    for model in models if evidence else ():
+    for model, of in {**dict.fromkeys(models), **own}.items() if evidence else ():
         assert evidence is not None
-        found = verify_model(evidence, model)
+        found = verify_model(evidence, model, of=of)
         if found is None:
-            checked.faults.append(f"{model}: no model of this dossier has these files")
+            other = (
+                "no model of this dossier has these files" if of is None else "not the files of the model tested there"
+            )
+            checked.faults.append(f"{model}: {other}")
         else:
             seed = "" if found.training is None else f", training {found.training}"
             checked.holds.append(
                 f"{model}: the files of {found.recipe} of {found.model}, epoch {found.epoch}{seed}, as tested"
             )
-    if evidence and not models:
+    if evidence and not models and not own:
         checked.unchecked.append("model files: name their folders with --model")
     return checked
 
@@ -119,11 +133,9 @@ def model_digests(folder: Path) -> dict[str, str]:
     return {name: hash_file(path) for name, path in without_model_card(names).items()}
 
 
-def verify_model(
-    evidence: DossierEvidence, folder: Path, *, of: tuple[str, str, int] | None = None
-) -> ModelUnderTest | None:
+def verify_model(evidence: DossierEvidence, folder: Path, *, of: Tested | None = None) -> ModelUnderTest | None:
     """Return the tested model of a dossier whose files are exactly those of ``folder``, or None. With ``of`` it must
-    also be this (model, recipe, epoch).
+    also be this (model, recipe, epoch, training).
     """
     digests = model_digests(folder) if folder.is_dir() else {}
     found = (
@@ -131,7 +143,7 @@ def verify_model(
         for model in evidence.models
         if digests and (model.files == digests or _matches_handed_over_files(model, digests))
     )
-    return next((one for one in found if of in (None, (one.model, one.recipe, one.epoch))), None)
+    return next((one for one in found if of in (None, (one.model, one.recipe, one.epoch, one.training))), None)
 
 
 def _matches_handed_over_files(model: ModelUnderTest, digests: Mapping[str, str]) -> bool:

@@ -123,10 +123,13 @@ def test_an_outcome_that_the_rules_of_today_change_is_named(
 
 def test_a_verdict_cannot_be_lent_and_a_number_cannot_be_edited(made: Path, tmp_path: Path) -> None:
     for name, edit, fault in (
-        ("lent", lend, "clm of gpt2, epoch 2: other files were measured"),
+        ("lent", lend, "models/gpt2/clm/epoch-0002: not the files of the model tested there"),
+        ("without its models", lend, "clm of gpt2, epoch 2: other files were measured"),
         ("edited", nicer_number, "its numbers are not those of the run's audit"),
     ):
         run = Path(shutil.copytree(made / "monday", tmp_path / name))
+        for checkpoint in run.glob("models/*/*/epoch-*") if name == "without its models" else ():
+            shutil.rmtree(checkpoint)
         change(run, edit)
         faults = check_dossier(run / "dossier").faults
         assert [line for line in faults if fault in line], faults

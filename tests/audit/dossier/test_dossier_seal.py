@@ -24,6 +24,7 @@ from reticent.audit.evidence.json_form import schema_of, to_json
 from reticent.audit.texts import Texts
 from reticent.core.artifact import JOB, MANIFEST
 from reticent.core.errors import ArtifactError, GateError
+from reticent.ext.dossier import job as dossier_of_run
 from reticent.ext.dossier.export import export_with_card
 from reticent.ext.dossier.job import check_dossier, copy_dossier
 from reticent.ext.dossier.provenance import code_digest
@@ -348,7 +349,30 @@ def test_a_checkpoint_of_the_run_that_was_not_tested_is_no_fault_and_one_that_wa
     assert checked.faults == []
     assert [line for line in checked.unchecked if "models/" in line] == ["models/gpt2/clm/epoch-0008: was not tested"]
     (last / "model.safetensors").write_bytes(b"others")
-    assert check_dossier(tmp_path / DOSSIER).faults == [f"{last}: no model of this dossier has these files"]
+    assert check_dossier(tmp_path / DOSSIER).faults == [f"{last}: not the files of the model tested there"]
+
+
+@pytest.mark.parametrize(
+    ("place", "is_there"),
+    [("clm/seed-7", True), ("clm/seed-8", False), ("ppclm/seed-7", False)],
+)
+def test_a_tested_model_in_the_folder_of_another_is_found(
+    places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, is_there: bool
+) -> None:
+    tested, evidence = tmp_path / "models" / "gpt2" / place / "epoch-0016", read_evidence(places / "plain")
+    shutil.copytree(places / "model", tested)
+    own, other = model_digests(tested), {"model.safetensors": "d" * 64}
+    models = [
+        replace(evidence.models[0], recipe=recipe, training=training, files=files)
+        for recipe, training, files in (("clm", 1, own), ("clm", 2, other), ("ppclm", 1, other), ("ppclm", 2, own))
+    ]
+    (tmp_path / DOSSIER).mkdir()
+    write_dossier(tmp_path / DOSSIER, replace(evidence, models=models), CONFIG)
+    (tmp_path / JOB).write_text("{}")
+    job = SimpleNamespace(model=[SimpleNamespace(name="gpt2")], training=lambda _: SimpleNamespace(seeds=[7, 8]))
+    monkeypatch.setattr(dossier_of_run, "load_kept_job", lambda _: job)
+    faults = [] if is_there else [f"{tested}: not the files of the model tested there"]
+    assert check_dossier(tmp_path / DOSSIER).faults == faults
 
 
 def test_a_model_does_not_leave_by_a_dossier_that_was_changed(places: Path, tmp_path: Path) -> None:
