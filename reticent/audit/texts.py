@@ -171,6 +171,10 @@ class Texts:
         """Return a count as text; None is a count that is too small to publish ("fewer than ``cell``")."""
         return self("common.fewer_than", cell=cell) if number is None else self.plain(f"{number:,}")
 
+    def epochs(self, number: float) -> int | str:
+        """Return a number of epochs as a ``count``: whole, or as text with two decimals at most."""
+        return int(number) if number == int(number) else self.plain(f"{number:g}")
+
     def percent(self, share: float, digits: int = 1) -> str:
         """Return a share as percent text with this number of decimals."""
         return f"{self.number(100 * share, digits)}{NO_BREAK}%"

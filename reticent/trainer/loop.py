@@ -214,8 +214,9 @@ class TrainResult:
     share of each epoch's time spent waiting for data (``waited``), the guarantee of DP-SGD, the part of it ``spent`` up
     to each checkpoint, and the held-out losses of each epoch if requested.
 
-    ``ended`` is empty but where training may end early: then it has the last ``epoch`` and ``step``, with early
-    stopping the ``best_epoch``, which is the one of the checkpoint, and the ``batches`` of an epoch that was cut.
+    ``ended`` is empty but where training may end early: then it has the last ``epoch`` and ``step``, the ``passes``
+    over the documents, with early stopping the ``best_epoch``, which is the one of the checkpoint, and the ``batches``
+    of an epoch that was cut.
     """
 
     checkpoints: dict[int, Path]
@@ -228,7 +229,7 @@ class TrainResult:
     guarantee: Guarantee | None = None
     spent: dict[int, Guarantee] = field(default_factory=dict)
     eval_losses: list[float] = field(default_factory=list)
-    ended: dict[str, int] = field(default_factory=dict)
+    ended: dict[str, float] = field(default_factory=dict)
 
 
 def train(
@@ -632,14 +633,14 @@ def _end_epoch(
     run.metrics.log({**about, **times}, "timings.jsonl")
     is_kept, number, passes = state.epoch in config.epochs_kept(), state.epoch, float(state.epoch)
     if config.ends_early:
+        passes = round(state.epoch - 1 + state.done / num_steps, 2)
         number, patience = config.num_epochs, config.early_stopping_patience
         best = 1 + state.eval_losses.index(min(state.eval_losses)) if patience else state.epoch
         is_late = patience > 0 and state.epoch - best >= patience
         if state.epoch == config.num_epochs or state.step == config.max_steps or is_late:
-            state.ended = {**about, **({"best_epoch": best} if patience else {})}
+            state.ended = {**about, "passes": passes, **({"best_epoch": best} if patience else {})}
             if state.done < num_steps:
                 state.ended["batches"] = state.done * config.gradient_accumulation_steps * run.world.size
-        passes = round(state.epoch - 1 + state.done / num_steps, 2)
         is_kept = best == state.epoch if patience else bool(state.ended)
     if is_kept:
         state.checkpoints = sorted({*state.checkpoints, number})

@@ -59,7 +59,7 @@ class State:
     eval_losses: list[float] = field(default_factory=list)
     eval_targets: int = 0
     #: Where the training ended, which may have been before its last epoch; see `TrainResult`.
-    ended: dict[str, int] = field(default_factory=dict)
+    ended: dict[str, float] = field(default_factory=dict)
     waited: list[float] = field(default_factory=list)
     ledger: Ledger = field(default_factory=Ledger)
     num_tokens: int = 0

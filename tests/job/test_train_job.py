@@ -19,6 +19,7 @@ from reticent.core.errors import ArtifactError, TrainingError
 from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.store import open_tokens
 from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.ext.dossier.provenance import models_under_test
 from reticent.job.config import parse_job
 from reticent.job.config.job import kept_content
 from reticent.job.pipeline import execute
@@ -182,6 +183,9 @@ def test_a_job_ends_early_by_ordinary_words_of_its_held_out_people(mine: Values)
     train(early)
     run, content = Run(parse_job(early)), read_ledger(out / MODEL / "ledger.json")
     assert 1 < content["ended"]["epoch"] == content["ended"]["best_epoch"] + 1 < 40
+    (tested,) = models_under_test(run)
+    best = content["ended"]["best_epoch"]
+    assert (tested.epoch, tested.epochs_passed, tested.best_epoch, tested.kept_after) == (40, best + 1, best, best)
     store = open_tokens(out / "tokens" / "toy" / "audit")
     held = run.individuals.mask(HELDOUT)[store.individual]
     ordinary = (store.flags == 0) & (store.word_ids >= 0) & np.repeat(held, np.diff(store.doc_offsets))

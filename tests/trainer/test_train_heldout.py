@@ -89,7 +89,7 @@ def test_the_loss_is_that_of_ordinary_words_and_moves_no_weight(
 def test_training_ends_when_the_loss_falls_no_more_and_keeps_the_best(kind: str, recipe: str, tmp_path: Path) -> None:
     result = run(kind, recipe, tmp_path, store=STORE, heldout=HELDOUT, **LONG)
     losses, best = result.eval_losses, result.ended["best_epoch"]
-    assert 2 < result.ended["epoch"] == len(losses) == best + 2 < 30
+    assert 2 < result.ended["epoch"] == result.ended["passes"] == len(losses) == best + 2 < 30
     assert losses[best - 1] == min(losses)
     (path,) = result.checkpoints.values()
     assert [each.name for each in tmp_path.glob("epoch-*")] == [path.name] == ["epoch-0030"]
@@ -121,6 +121,7 @@ def test_training_ends_after_so_many_steps_and_its_ledger_holds(
     content["ended"]["batches"] -= 1
     assert verify_ledger(content, STORE, get_recipe(recipe)).mismatches != []
     if not changes:
+        assert content["ended"]["passes"] == 1.67
         assert "after 1.67 epochs" in (tmp_path / "epoch-0004" / "README.md").read_text()
 
 

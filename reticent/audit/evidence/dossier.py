@@ -55,11 +55,24 @@ class ModelUnderTest:
     epoch: Annotated[int, SETTING]
     #: The number of the training, from 1, where a recipe was trained with several seeds.
     training: Annotated[int | None, SETTING] = optional()
+    #: Epochs that passed, and the one after which the model was kept, where training may end before its last (`epoch`).
+    epochs_passed: Annotated[float | None, SETTING] = optional()
+    best_epoch: Annotated[int | None, SETTING] = optional()
     num_parameters: Annotated[int, TOTAL]
     files: Annotated[dict[str, str], SETTING]
     #: Of a model that was trained elsewhere: SHA-256 of each file as it was handed over.
     given: Annotated[dict[str, str] | None, SETTING] = optional()
     ledger: Annotated[str, SETTING]
+
+    @property
+    def trained_epochs(self) -> float:
+        """Epochs that passed in the training."""
+        return self.epoch if self.epochs_passed is None else self.epochs_passed
+
+    @property
+    def kept_after(self) -> float:
+        """Epochs after which the model was kept."""
+        return self.trained_epochs if self.best_epoch is None else min(self.best_epoch, self.trained_epochs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,7 +116,7 @@ def _card_lines(
 ) -> Iterator[str]:  # fmt: skip
     """Yield the lines of the model card, in Markdown."""
     t, declared = words, evidence.declared
-    yield t("card.title", recipe=model.recipe, model=model.model, count=model.epoch)
+    yield t("card.title", recipe=model.recipe, model=model.model, count=t.epochs(model.kept_after))
     if shown is None:
         yield t("card.not_last")
     elif _is_private(shown):

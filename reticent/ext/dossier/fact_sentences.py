@@ -246,8 +246,11 @@ def _sentences_on_capacity(context: Context) -> Iterator[str]:
                 letter=model.letter,
                 parameters=t.count(own[0].num_parameters),
                 targets=t.count(targets),
-                count=model.evidence.epoch,
+                count=t.epochs(max(tested.trained_epochs for tested in own)),
             )
+            best = sorted({tested.best_epoch for tested in own if tested.best_epoch is not None})
+            if best:
+                text += " " + t("facts.kept_after_epoch", epochs=t.listed([str(epoch) for epoch in best]))
             yield Marked(text, model.mark("parameters", STATED))
 
 

@@ -106,12 +106,16 @@ def models_under_test(run: Run) -> Iterator[ModelUnderTest]:
             made, start = read_manifest(folder), f"epoch-{measurement.epoch:04d}/"
             files = made.files
             own = {name.removeprefix(start): about["sha256"] for name, about in files.items() if name.startswith(start)}
+            ledger = folder / "ledger.json"
+            ended = read_object(ledger).get("ended", {}) if ledger.is_file() else {}
             yield ModelUnderTest(
                 model=section.name,
                 recipe=measurement.recipe,
                 objective=section.objective,
                 epoch=measurement.epoch,
                 training=seeds.index(measurement.seed) + 1 if len(seeds) > 1 else None,
+                epochs_passed=ended.get("passes", ended.get("epoch")),  # earlier versions kept whole epochs alone
+                best_epoch=ended.get("best_epoch"),
                 num_parameters=_num_parameters(folder / start),
                 files=without_model_card(dict(sorted(own.items()))),
                 given=made.counts.get("given"),

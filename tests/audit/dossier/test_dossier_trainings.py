@@ -19,6 +19,7 @@ from reticent.audit.report.page import published
 from reticent.audit.stats.seeds import classification_over_seeds
 from reticent.audit.texts import ENGLISH, NO_BREAK, Language, Texts
 from reticent.ext.dossier.card import build_card
+from reticent.ext.dossier.page import render
 from reticent.trainer.privacy import Guarantee, unaccounted_steps
 from reticent.trainer.recipes import RECIPES
 
@@ -57,6 +58,26 @@ def test_passages_of_several_trainings_are_their_means_and_the_verdict_shows_the
     assert "40.0 % 38.0 % to 42.0 % 40" in " ".join(map(text_of, table.iter("td")))
     risks = next(t for t in page.iter("table") if t.get("class") == "risks")
     assert f"beyond the threshold 50.0 % (48.0 % to 52.0 %) {label}" in text_of(risks)
+
+
+@pytest.mark.parametrize(
+    ("ended", "kept", "said"),
+    [
+        ({}, "16 epochs", "in 16 epochs."),
+        ({"epochs_passed": 5.0, "best_epoch": 3}, "3 epochs", "in 5 epochs. What was kept is the model after epoch 3,"),
+        ({"epochs_passed": 1.67}, "1.67 epochs", "in 1.67 epochs."),
+        ({"epochs_passed": 1.67, "best_epoch": 2}, "1.67 epochs", "in 1.67 epochs. What was kept is the model after"),
+        ({"epochs_passed": 4.0, "best_epoch": 1}, "1 epoch", "in 4 epochs. What was kept is the model after epoch 1,"),
+    ],
+)
+def test_epochs_of_a_training_that_ended_early_are_those_that_passed(
+    ended: dict[str, Any], kept: str, said: str
+) -> None:
+    evidence = dossier_evidence()
+    evidence = replace(evidence, models=[replace(one, **ended) for one in evidence.models])
+    for model in evidence.models:
+        assert f"# {model.recipe} of gpt2, after {kept}\n" in build_card(evidence, model, "0" * 64, None).text
+    assert f"900 predictions of a word or a part of one, {said}" in text_of(parsed(render(evidence, "en", ("en",))))
 
 
 @pytest.mark.parametrize(
