@@ -14,6 +14,7 @@ from reticent.audit.report.risk_text import ShownModel, shown_models, verdicts_o
 from reticent.audit.report.selectors import ordinary_utility, strongest_attack
 from reticent.audit.texts import Marked, Texts, marks_of
 from reticent.ext.dossier.fact_sentences import FACTS, Context
+from reticent.trainer.privacy import show_epsilon
 
 if TYPE_CHECKING:
     from reticent.audit.evidence.dossier import DossierEvidence, ModelUnderTest
@@ -96,18 +97,33 @@ def _find_in_report(evidence: DossierEvidence, model: ModelUnderTest) -> ShownMo
     """Return a tested model as the report shows it, with its audit results; None if the report leaves the checkpoint
     out.
     """
-    key = (model.model, model.objective, model.recipe, model.epoch)
+    last = _find_last_in_report(evidence, model)
+    return last if last is not None and last.evidence.epoch == model.epoch else None
+
+
+def _find_last_in_report(evidence: DossierEvidence, model: ModelUnderTest) -> ShownModel | None:
+    """Return the last checkpoint of a tested model's training as the report shows it; None if it shows none."""
+    key = (model.model, model.objective, model.recipe)
     found = shown_models(evidence.audit, Texts("en"))
-    return next(
-        (m for m in found if (m.evidence.model, m.evidence.objective, m.evidence.recipe, m.evidence.epoch) == key), None
-    )
+    return next((m for m in found if (m.evidence.model, m.evidence.objective, m.evidence.recipe) == key), None)
 
 
-def _is_private(shown: ShownModel | None) -> bool:
-    """Return whether a model was trained with differential privacy. Its card has no exact figures, which its epsilon
-    would not cover.
+def _is_private(last: ShownModel | None) -> bool:
+    """Return whether a model was trained with differential privacy, by the last checkpoint of its training. The card of
+    each has no exact figures, which its epsilon would not cover.
     """
-    return shown is not None and (shown.evidence.guarantee or "").startswith("epsilon")
+    return last is not None and (last.evidence.guarantee or "").startswith("epsilon")
+
+
+def _spent_sentences(evidence: DossierEvidence, model: ModelUnderTest, t: Texts) -> Iterator[str]:
+    """Yield the sentence on the epsilon that a private training had spent by a checkpoint, where the audit has it."""
+    key = (model.model, model.objective, model.recipe, model.epoch)
+    for m in evidence.audit.models:
+        if (m.model, m.objective, m.recipe, m.epoch) == key and m.epsilon is not None:
+            epsilon = t.plain(show_epsilon(m.epsilon))
+            spent = t("findings.epsilon_after_epoch", epsilon=epsilon, epoch=model.epoch)
+            yield t("findings.epsilon_so_far", each=spent)
+            return
 
 
 def _card_lines(
@@ -117,13 +133,15 @@ def _card_lines(
     """Yield the lines of the model card, in Markdown."""
     t, declared = words, evidence.declared
     yield t("card.title", recipe=model.recipe, model=model.model, count=t.epochs(model.kept_after))
+    last = _find_last_in_report(evidence, model)
+    is_private = _is_private(last)
     if shown is None:
         yield t("card.not_last")
-    elif _is_private(shown):
-        yield f"{shown.about}\n"
-        yield t("card.private")
     else:
         yield f"{shown.about}\n"
+    if is_private:
+        yield t("card.private")
+    elif shown is not None:
         (verdict,) = verdicts_on([shown], t)
         outcome = t.evidence(shown.risks.outcome if shown.risks else NOT_SHOWN)
         yield Marked(
@@ -142,14 +160,17 @@ def _card_lines(
     yield t("card.purpose", value=declared.purpose or none)
     yield t("card.institution", value=declared.institution or none)
     yield t("card.documents_heading")
-    context = Context(evidence, [shown] if shown else [], t)
+    told = last if is_private else shown
+    context = Context(evidence, [told] if told else [], t)
     if declared.documents:
         yield f"{declared.documents}\n"
     of_documents = ("documents", "split", "copies", "detection", "protection", "ledger")
-    for fact in ("guarantee",) if _is_private(shown) else (*of_documents, "guarantee"):
-        named = t("common.model_letter", letter=shown.letter) if shown else t("card.model")
+    for fact in ("guarantee",) if is_private else (*of_documents, "guarantee"):
+        named = t("common.model_letter", letter=told.letter) if told else t("card.model")
         for sentence in FACTS[fact](context):
             yield Marked(f"- {sentence.replace(named, t('card.this_model'), 1)}", *marks_of(sentence))
+    if is_private and shown is None:
+        yield from (f"- {sentence}" for sentence in _spent_sentences(evidence, model, t))
     if measures:
         yield t("card.figures_heading")
         for measure in measures:

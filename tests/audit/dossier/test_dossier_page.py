@@ -148,18 +148,26 @@ def test_a_bound_stands_in_the_text_of_a_card_and_not_at_its_head() -> None:
     assert f"| identifiers of members that it predicts nowhere | at least 97.5{NO_BREAK}% |" in card.text
 
 
-def test_the_card_of_a_model_with_an_epsilon_has_no_other_number_of_the_corpus() -> None:
+@pytest.mark.parametrize(("epoch", "spent"), [(16, ""), (4, "nothing after it, spent: epsilon 1.00 by epoch 4.")])
+def test_the_card_of_a_model_with_an_epsilon_has_no_other_number_of_the_corpus(epoch: int, spent: str) -> None:
     audit, guarantee = tiny_audit(), "epsilon 4.00 at delta 1e-5 per individual (at most 4 documents each)"
     for entry in audit["models"]:
-        entry["guarantee"] = guarantee
+        entry |= {"guarantee": guarantee, "epsilon": entry["epoch"] / 4}
     evidence = dossier_evidence(audit)
-    (model,) = (model for model in evidence.models if model.recipe == "ppclm")
+    (model,) = (replace(model, epoch=epoch) for model in evidence.models if model.recipe == "ppclm")
     card = build_card(evidence, model, "0" * 64, None)
     assert "eval_results" not in card.data
-    assert guarantee in card.text
+    assert f"This model was trained with differential privacy: {guarantee}" in card.text
+    assert spent in card.text
+    assert ("so the dossier has no verdict on it" in card.text) == (", spent: epsilon" in card.text) == bool(spent)
     assert "Any figure of the documents would be outside of it" in card.text
     (together,) = joint_epsilon_sentence(evidence.audit, ENGLISH)
-    shown = card.text.replace(together, "").replace(guarantee, "").replace(explain_epsilon(guarantee, ENGLISH), "")
+    shown = (
+        card.text.replace(together, "")
+        .replace(spent, "")
+        .replace(guarantee, "")
+        .replace(explain_epsilon(guarantee, ENGLISH), "")
+    )
     for line in shown.splitlines():
         if not line.startswith(("# ", "Digest", "Tested")):
             assert not set(re.findall(r"\d[\d.,]*", line)) - {"2"}, line  # of fewer than k
