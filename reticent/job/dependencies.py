@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 from reticent.core.errors import PolicyError
@@ -109,6 +110,13 @@ def by_household(job: Job) -> bool:
     return job.corpus.household_id is not None and job.split.by != "individual"
 
 
+def is_trained_here(folder: Path | str | None) -> bool:
+    """Return whether a model folder is a checkpoint of a training of ours, which its ledger stands beside: that may
+    have been on the same individuals. Other folders, and names of the hub, are taken for public.
+    """
+    return folder is not None and (Path(folder).resolve().parent / "ledger.json").is_file()
+
+
 def unaccounted_stages(job: Job, model: ModelSection, recipe: Recipe | None = None) -> tuple[str, ...]:
     """Return the names of the stages before a DP-SGD training that read every individual's documents and are not
     covered by its epsilon; such steps of the recipe itself are in `unaccounted_steps`."""
@@ -122,7 +130,7 @@ def unaccounted_stages(job: Job, model: ModelSection, recipe: Recipe | None = No
         "deduplication": job.dedup.mode != "off" and (job.dedup.scope != "individual" or of_record),
         "the draw of the user-inference holdout": bool(job.split.user_inference_holdout) and of_record,
         "the planting of canaries": job.canaries is not None,
-        "the base model": model.foundation is not None and model.foundation.text == "reference",
+        "the base model": model.foundation.text == "reference" if model.foundation else is_trained_here(model.base),
         # Of what is protected by counts, the recipe itself says that nothing is accounted.
         "the other documents of an individual": has_flags and of_record,
         "the propagation of identifiers": has_flags and job.detect.propagate,

@@ -75,7 +75,7 @@ STAGES: Mapping[str, Stage] = {
         ),
         Stage(
             "the base model",
-            "it was trained here, without noise, on individuals of the reference side",
+            "it was trained here: without noise on individuals of the reference side, or as its ledger beside it says",
             "foundation.text = a public text, or a public base",
         ),
         Stage(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +196,25 @@ def test_private_recipe_that_cannot_be_trained_is_refused_before_those_before_it
         place[name] = value
     with pytest.raises(PolicyError, match=said):
         execute(Run(parse_job(job | {"recipes": {"mine": mine}})), "train")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_base_that_was_trained_here_has_no_epsilon(hospital: Path, tmp_path: Path) -> None:
+    job = values(hospital, tmp_path / "run", ["dp-clm"], DP)
+    checkpoint = tmp_path / "other/models/gpt2/clm/epoch-0008"
+    shutil.copytree(job["model"][0]["base"], checkpoint)
+    job["model"][0]["base"] = str(checkpoint)
+
+    def unaccounted() -> tuple[str, ...]:
+        run = Run(parse_job(job))
+        return privacy_of(run, run.job.model[0], run.job.recipe("dp-clm")).unaccounted
+
+    assert unaccounted() == ()  # a folder of its own is taken for public
+    (checkpoint.parent / "ledger.json").write_text("{}")
+    assert unaccounted() == ("the base model",)
+    job["train"]["dp"] = {"target_epsilon": 8.0, "max_documents": 2}
+    with pytest.raises(PolicyError, match="since the base model looked"):
+        execute(Run(parse_job(job)), "train")
     assert not (tmp_path / "run").exists()
 
 

@@ -25,7 +25,7 @@ from reticent.ext.classify.documents import (
     train_one,
 )
 from reticent.job.config import Job
-from reticent.job.dependencies import privacy_unit
+from reticent.job.dependencies import is_trained_here, privacy_unit
 from reticent.job.run import Run
 from reticent.trainer.privacy import refuse_promise
 from reticent.trainer.tokenizer_of_model import tokenizer_json_of
@@ -96,10 +96,8 @@ def classify_documents(
 
 
 def _unaccounted_steps(folder: Path) -> tuple[str, ...]:
-    """Return the steps before a head's training that no epsilon accounts for: the training of a checkpoint of ours,
-    which its ledger stands beside, as that may have been on the same individuals. Other folders are taken for public.
-    """
-    return ("the training of its checkpoint",) if (folder.resolve().parent / "ledger.json").is_file() else ()
+    """Return the steps before a head's training that no epsilon accounts for: the training of a checkpoint of ours."""
+    return ("the training of its checkpoint",) if is_trained_here(folder) else ()
 
 
 def _tokenise_for_models(
