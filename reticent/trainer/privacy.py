@@ -21,6 +21,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from decimal import ROUND_UP, Context
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from typing import Literal
@@ -591,6 +592,8 @@ def protects_nobody(guarantee: str) -> bool:
 
 
 def show_delta(delta: float) -> str:
-    """Return delta as text without a leading zero in its exponent: 1e-05 as 1e-5."""
-    mantissa, exponent = f"{delta:.2e}".split("e")
+    """Return delta as text with three digits, rounded up so that it stays an upper bound, and without a leading zero in
+    its exponent: 1e-05 as 1e-5."""
+    exact = f"{delta:.9e}"  # behind it are only errors of sums, so that a power of ten stays one
+    mantissa, exponent = f"{Context(prec=3, rounding=ROUND_UP).create_decimal(exact):.2e}".split("e")
     return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"

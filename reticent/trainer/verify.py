@@ -229,14 +229,17 @@ def _guarantee_faults(guarantee: Mapping[str, Any]) -> list[str]:
         epsilon = math.inf if guarantee["epsilon"] == "infinite" else guarantee["epsilon"]
         if (epsilon is None) != bool(guarantee["unaccounted"]):
             wrong.append("privacy: there is an epsilon just where every step was accounted")
-        promise = Guarantee(
-            epsilon=epsilon,
-            delta=guarantee["delta"],
-            unit=guarantee["unit"],
-            max_documents=guarantee["max_documents"],
-            unaccounted=tuple(guarantee["unaccounted"]),
+        promise, earlier = (
+            Guarantee(
+                epsilon=epsilon,
+                delta=delta,
+                unit=guarantee["unit"],
+                max_documents=guarantee["max_documents"],
+                unaccounted=tuple(guarantee["unaccounted"]),
+            )
+            for delta in (guarantee["delta"], float(f"{guarantee['delta']:.2e}"))  # earlier versions rounded to nearest
         )
-        if str(promise) != guarantee["guarantee"]:
+        if guarantee["guarantee"] not in (str(promise), str(earlier)):
             wrong.append(
                 f"privacy: the ledger says {guarantee['guarantee']!r}, by its own numbers it is {str(promise)!r}"
             )

@@ -20,6 +20,7 @@ from reticent.trainer.privacy import (
     unaccounted_steps,
 )
 from reticent.trainer.recipes import get_recipe
+from reticent.trainer.verify import _guarantee_faults
 
 pytest.importorskip("opacus")
 
@@ -127,6 +128,10 @@ def test_noise_for_a_target_reaches_it_and_hardly_more(target: float) -> None:
             "epsilon 8.00 at delta 1e-5 per individual (at most 4 documents each)",
         ),
         (Guarantee(epsilon=1.0, delta=2.5e-4, unit="record"), "epsilon 1.00 at delta 2.5e-4 per record"),
+        (Guarantee(epsilon=1.0, delta=1.0001e-5, unit="record"), "epsilon 1.00 at delta 1.01e-5 per record"),
+        (Guarantee(epsilon=1.0, delta=9.991e-5, unit="record"), "epsilon 1.00 at delta 1e-4 per record"),
+        (Guarantee(epsilon=1.0, delta=10.0**-7, unit="record"), "epsilon 1.00 at delta 1e-7 per record"),
+        (Guarantee(epsilon=1.0, delta=sum([1e-5] * 6), unit="record"), "epsilon 1.00 at delta 6e-5 per record"),
         (Guarantee(epsilon=math.inf, delta=1e-5, unit="record"), "epsilon infinite at delta 1e-5 per record"),
         (
             Guarantee(epsilon=None, delta=1e-5, unit="record", unaccounted=("deduplication",)),
@@ -136,6 +141,16 @@ def test_noise_for_a_target_reaches_it_and_hardly_more(target: float) -> None:
 )
 def test_unit_stands_beside_every_epsilon_which_is_never_rounded_down(guarantee: Guarantee, said: str) -> None:
     assert str(guarantee) == said
+
+
+@pytest.mark.parametrize(
+    ("said", "is_right"), [("1.24e-5", True), ("1.23e-5", True), ("1.25e-5", False), ("1.2e-5", False)]
+)
+def test_a_ledger_of_before_delta_was_rounded_up_holds(said: str, is_right: bool) -> None:
+    plan = plan_privacy(PrivacyConfig(noise_multiplier=1.0, target_delta=1.231e-5, sample_rate=0.1), 100, 1, 10)
+    ledger = {**plan.to_dict(), "steps": plan.num_steps}
+    ledger["guarantee"] = str(ledger["guarantee"]).replace("1.24e-5", said)
+    assert (_guarantee_faults(ledger) == []) == is_right
 
 
 @pytest.mark.parametrize(
