@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from reticent.core.errors import PolicyError
+from reticent.core.artifact import read_manifest
+from reticent.core.errors import ArtifactError, PolicyError
 from reticent.engine.detect.choose import DETECTORS
 from reticent.engine.dp_vocabulary import gaussian_sigma
 from reticent.engine.names import SurrogateNames
@@ -112,9 +113,16 @@ def by_household(job: Job) -> bool:
 
 def is_trained_here(folder: Path | str | None) -> bool:
     """Return whether a model folder is a checkpoint of a training of ours, which its ledger stands beside: that may
-    have been on the same individuals. Other folders, and names of the hub, are taken for public.
+    have been on the same individuals. Other folders, base models of a public text and names of the hub are taken for
+    public.
     """
-    return folder is not None and (Path(folder).resolve().parent / "ledger.json").is_file()
+    if folder is None or not ((made := Path(folder).resolve().parent) / "ledger.json").is_file():
+        return False
+    try:
+        manifest = read_manifest(made)
+    except ArtifactError:
+        return True
+    return manifest.kind != "foundation" or "text" not in manifest.inputs
 
 
 def unaccounted_stages(job: Job, model: ModelSection, recipe: Recipe | None = None) -> tuple[str, ...]:

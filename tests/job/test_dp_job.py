@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from reticent.cli import app
 from reticent.cli.runs import print_plan
-from reticent.core.artifact import read_manifest
+from reticent.core.artifact import read_manifest, write_artifact
 from reticent.core.errors import PolicyError
 from reticent.core.progress import Progress
 from reticent.engine.synthetic import SynthConfig, synthesize
@@ -212,6 +212,12 @@ def test_a_base_that_was_trained_here_has_no_epsilon(hospital: Path, tmp_path: P
     assert unaccounted() == ()  # a folder of its own is taken for public
     (checkpoint.parent / "ledger.json").write_text("{}")
     assert unaccounted() == ("the base model",)
+    for inputs, found in (({"text": "public"}, ()), ({"corpus": "x", "split": "y"}, ("the base model",))):
+        with write_artifact(tmp_path / "foundation", kind="foundation", config={}, inputs=inputs) as writer:
+            shutil.copytree(checkpoint, writer.path / "model")
+            (writer.path / "ledger.json").write_text("{}")
+        job["model"][0]["base"] = str(tmp_path / "foundation/model")
+        assert unaccounted() == found
     job["train"]["dp"] = {"target_epsilon": 8.0, "max_documents": 2}
     with pytest.raises(PolicyError, match="since the base model looked"):
         execute(Run(parse_job(job)), "train")
