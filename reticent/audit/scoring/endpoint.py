@@ -317,8 +317,10 @@ class Server:
                     progress(row + 1)
         return scores
 
-    def retokenized(self, ids: np.ndarray) -> list[int]:
-        """Return the ids that the tokenizer gives to the decoded text of ``ids``, which may differ from ``ids``."""
-        (text,) = self._tokenizer.decode([ids.tolist()], skip_special_tokens=False)
-        (made,) = self._tokenizer.encode([text])
+    def retokenized(self, ids: np.ndarray, num_prefix: int) -> list[int]:
+        """Return the ids that the tokenizer gives to the text that ``ids`` add to their first ``num_prefix``, with the
+        space between them, which may differ from these ids.
+        """
+        before, whole = self._tokenizer.decode([ids[:num_prefix].tolist(), ids.tolist()], skip_special_tokens=False)
+        (made,) = self._tokenizer.encode([whole[len(before) :]])
         return made.ids

@@ -213,7 +213,7 @@ def score_continuations(
     """
     ids = np.asarray(ids_NT, dtype=np.int64)
     if isinstance(model, Server):
-        asked = [model.retokenized(row) for row in ids[:, num_prefix:]]
+        asked = [model.retokenized(row, num_prefix) for row in ids]
         longest = max(map(len, asked), default=1)
         made = model.write(list(ids[:, :num_prefix]), special=special, num_tokens=longest, progress=progress)[:, 0]
         found = [written[: len(own)].tolist() == own for written, own in zip(made, asked, strict=True)]

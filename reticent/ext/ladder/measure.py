@@ -142,8 +142,10 @@ def _completed_ends(
         for rung, cues in enumerate(questions.cues):
             if not text or not cues[row]:
                 continue
-            whole, last = backend.encode([f"{cues[row]}\n{begin}", f" {end}"])
-            known, rest = whole.ids[-room:], last.ids[:END_TOKENS]
+            before = f"{cues[row]}\n{begin}"
+            (whole,) = backend.encode([f"{before} {end}"])  # alone, an end has another first token in some models
+            at = next((n for n, (_, stop) in enumerate(whole.offsets) if stop > len(before)), len(whole.ids))
+            known, rest = whole.ids[max(at - room, 0) : at], whole.ids[at : at + END_TOKENS]
             if len(rest) == END_TOKENS:
                 prompts.setdefault(len(known), []).append((row, rung, [*known, *rest]))
     for length, rows in prompts.items():

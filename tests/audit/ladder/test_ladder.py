@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from fixtures.models import toy_model, toy_tokenizer
+from fixtures.tokenizer_kinds import TOY_KINDS, tokenizer_json
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
@@ -24,6 +25,8 @@ from reticent.audit.stats.estimate import Estimate
 from reticent.core.errors import PolicyError
 from reticent.engine.corpus import open_corpus
 from reticent.engine.split import SplitConfig, split_individuals
+from reticent.engine.tokenizer_library import core_tokenizer
+from reticent.ext.ladder import measure
 from reticent.ext.ladder.measure import (
     Scores,
     cue_scores,
@@ -258,6 +261,31 @@ def test_a_fragment_comes_back_where_greedy_decoding_ends_it_word_for_word() -> 
     assert scores["fragments asked"][:, 0].tolist() == [True, True] + [False] * (num - 2)
     assert scores["fragments"][:, 0].tolist() == [True] + [False] * (num - 1)
     assert not scores["templates asked"].any()  # too short to end in so many tokens
+
+
+@pytest.mark.parametrize("kind", TOY_KINDS)
+def test_the_end_of_a_fragment_is_asked_for_in_the_tokens_that_the_whole_text_has(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = core_tokenizer(PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(tokenizer_json(kind))))
+    cue, begin = "on the ward", "the patient was seen by Dr. Smith and again at the"
+    text = f"{begin} old hospital on the ward and again on 2021-03-04 at 10:45"
+    asked_ids: list[list[int]] = []
+
+    def read(_: Any, ids: np.ndarray, length: int, **__: Any) -> tuple[np.ndarray, None]:
+        asked_ids.extend([*ids.tolist(), ids[0, :length].tolist()])
+        return np.ones(len(ids), dtype=bool), None
+
+    monkeypatch.setattr(measure, "score_continuations", read)
+    monkeypatch.setattr(measure, "max_positions", lambda _: 64)
+    own = replace(asked(), cues=([cue],))
+    model: Any = type("Model", (), {"device": "cpu"})()
+    came, _ = measure._completed_ends(model, backend, None, own, [text])  # type: ignore[arg-type]
+    (whole,) = backend.encode([f"{cue}\n{text}"])
+    row, known = asked_ids
+    assert came[0, 0]
+    assert row == whole.ids[: len(row)]
+    assert whole.offsets[len(known) - 1][1] <= len(f"{cue}\n{begin}")  # nothing of the end
 
 
 def test_what_the_base_writes_too_is_no_leak_and_templates_are_counted_apart() -> None:

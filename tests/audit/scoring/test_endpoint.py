@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 from fixtures.models import toy_tokenizer
 from fixtures.stores import make_store
+from fixtures.tokenizer_kinds import TOY_KINDS, tokenizer_json
 from tokenizers import Tokenizer
 
+from reticent import _rust
 from reticent.audit.scoring import endpoint
+from reticent.audit.scoring.generate import Decoding, score_continuations
 from reticent.trainer.windows import SpecialIds
 
 
@@ -44,3 +47,22 @@ def test_no_window_fills_what_a_server_reads_and_each_token_is_scored(folder: Pa
     special = SpecialIds(prefix=1, suffix=None, pad=0, mask=None)
     scores = endpoint.score_endpoint(folder, store, special, window_length)
     assert scores.log_probs.tolist() == [-1.0] * 20
+
+
+@pytest.mark.parametrize("kind", TOY_KINDS)
+def test_a_continuation_that_a_server_writes_is_found_with_each_tokenizer(
+    folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server's text begins with a space; tokenizers like Llama 2's put one before every text and decode it away."""
+    content = json.loads(tokenizer_json(kind))
+    if kind == "BPE, byte fallback":
+        content["decoder"]["decoders"].append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
+    tokenizer = _rust.LibraryTokenizer(json.dumps(content))
+    (whole,) = tokenizer.encode(["the patient was seen again on the ward of the old hospital"])
+    ids = np.array([whole.ids[:12], [*whole.ids[:11], whole.ids[0]]])
+    before, text = tokenizer.decode([whole.ids[:4], whole.ids], skip_special_tokens=False)
+    monkeypatch.setattr(endpoint, "_completions", lambda *_: [{"text": text[len(before) :]}])
+    server = endpoint.Server(folder, tokenizer)  # type: ignore[arg-type]
+    special = SpecialIds(prefix=None, suffix=None, pad=0, mask=None)
+    found, _ = score_continuations(server, ids, 4, special=special, decoding=Decoding())
+    assert found.tolist() == [True, False]
