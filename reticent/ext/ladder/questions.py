@@ -33,9 +33,11 @@ if TYPE_CHECKING:
 
 #: Words of a fragment at least and at most, and of what a colleague has read of a note.
 FRAGMENT_WORDS, COLLEAGUE_WORDS = (6, 24), 48
-#: A sentence that so many individuals of either side share is a template.
+#: A sentence that so many individuals or households of both sides share is a template.
 TEMPLATE_SUPPORT = 10
 _STREAM = 81
+#: Matches nothing.
+_NO_NAME = re.compile(r"(?!)")
 Fields = dict[str, list[str]]
 
 
@@ -104,7 +106,9 @@ def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesCo
         left_out: np.ndarray | None = None) -> Questions:  # fmt: skip
     """Make the clinical ladder's questions on up to ``config.num_individuals`` members and as many held-out
     individuals: each one's diagnoses, and what the attacker knows at each rung, including sentences of fewer than ``k``
-    individuals.
+    of all individuals (households, where the split keeps these together) of both sides.
+
+    Cost: one pass over the documents; in memory the texts of those asked about, and 16 bytes a sentence of all others.
 
     Parameters
     ----------
@@ -125,10 +129,13 @@ def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesCo
         add_fields_from_table(config.records, ids, individuals, row_of, columns, known)
     own = [] if config.records is not None else columns
     wanted = ("individual_id", "text", *(f"{SOURCE_COLUMN}{name}" for name in own))
+    on_a_side, uses = individuals.mask(MEMBERS) | individuals.mask(HELDOUT), []
     for batch in corpus.batches(columns=wanted):
-        rows = row_of[individuals.individual_codes(batch.column("individual_id"))]
+        codes, written_texts = individuals.individual_codes(batch.column("individual_id")), batch.column("text")
+        uses.append(_sentence_uses(individuals.units[codes], written_texts, on_a_side[codes]))
+        rows = row_of[codes]
         for number in np.flatnonzero(rows >= 0).tolist():
-            texts[rows[number]].append(batch.column("text")[number].as_py())
+            texts[rows[number]].append(written_texts[number].as_py())
             for name in own:
                 add_field(known[rows[number]], name, batch.column(f"{SOURCE_COLUMN}{name}")[number].as_py())
     values = [_recorded_diagnoses(fields, config.column) for fields in known]
@@ -139,9 +146,9 @@ def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesCo
         raise PolicyError(f"audit.diagnoses: none of {len(diagnoses)} diagnoses stands in any text")
     hidden = _any_name_pattern(name for each in diagnoses for name in (each.name, *each.synonyms, *each.drugs))
     sentences = [_distinct_sentences(own, hidden) for own in texts]
-    support = Counter(sentence for own in sentences for sentence in {_normalise(each) for each in own})
-    rare = [[each for each in own if support[_normalise(each)] < k] for own in sentences]
-    common = [[each for each in own if support[_normalise(each)] >= TEMPLATE_SUPPORT] for own in sentences]
+    support = _sentence_support(sentences, np.concatenate(uses))
+    rare = [[each for each in own if support[hash(_normalise(each))] < k] for own in sentences]
+    common = [[each for each in own if support[hash(_normalise(each))] >= TEMPLATE_SUPPORT] for own in sentences]
     steps = [
         [_describe_fields(fields, config.demographics, hidden) for fields in known],
         [_describe_fields(fields, config.encounter, hidden) for fields in known],
@@ -279,6 +286,26 @@ def _distinct_sentences(texts: Sequence[str], hidden: re.Pattern[str]) -> list[s
     least, most = FRAGMENT_WORDS
     own = (" ".join(part.split()[:most]) for text in texts for part in _safe_sentences(text, hidden))
     return list(dict.fromkeys(sentence for sentence in own if len(sentence.split()) >= least))
+
+
+def _sentence_uses(units: np.ndarray, texts: Any, counted: np.ndarray) -> np.ndarray:
+    """Return (hash of a normalised sentence, unit that writes it) for the texts that are ``counted``, int64 (uses, 2);
+    sentences with hidden names are in it.
+    """
+    uses = [
+        (hash(_normalise(each)), unit)
+        for unit, text, is_counted in zip(units.tolist(), texts.to_pylist(), counted.tolist(), strict=True)
+        if is_counted
+        for each in _distinct_sentences([text], _NO_NAME)
+    ]
+    return np.array(uses, dtype=np.int64).reshape(-1, 2)
+
+
+def _sentence_support(sentences: Sequence[Sequence[str]], uses: np.ndarray) -> dict[int, int]:
+    """Return hash of a normalised sentence -> number of units that write it, for these sentences of individuals."""
+    asked = np.array([hash(_normalise(each)) for own in sentences for each in own], dtype=np.int64)
+    pairs = np.unique(uses[np.isin(uses[:, 0], asked)], axis=0)
+    return dict(zip(*(values.tolist() for values in np.unique(pairs[:, 0], return_counts=True)), strict=True))
 
 
 def _beginning_of_first_text(texts: Sequence[str], hidden_names: re.Pattern[str]) -> str:

@@ -23,7 +23,7 @@ from reticent.audit.judgement.rows import CUES, FEW_DIAGNOSED, PLACEBO, RISKS, S
 from reticent.audit.membership.names import FEWEST_DIAGNOSED, RUNGS
 from reticent.audit.stats.estimate import Estimate
 from reticent.core.errors import PolicyError
-from reticent.engine.corpus import open_corpus
+from reticent.engine.corpus import Columns, open_corpus
 from reticent.engine.split import SplitConfig, split_individuals
 from reticent.engine.tokenizer_library import core_tokenizer
 from reticent.ext.ladder import measure
@@ -399,6 +399,26 @@ def test_what_is_known_holds_no_diagnosis_synonym_or_drug(asked_of_documents: Qu
     assert own.fragments == ["", "", "", ""]  # nobody has a second one that a colleague has not read
     said = "\n".join(text for cues in own.cues for text in cues).casefold()
     assert not any(name in said for name in ("gout", "urate", "allopurinol", "lupus"))
+
+
+@pytest.mark.parametrize("by", ["individual", "household"])
+def test_a_sentence_is_counted_over_all_people_of_both_sides_not_those_drawn(tmp_path: Path, by: Any) -> None:
+    """Two people of one household share a sentence, and all people another."""
+    (tmp_path / "terms.toml").write_text(LIST)
+    said = "{} She has gout. Her cat number {} walked over both beds. All of them were seen by one team."
+    lines = [
+        f'{{"individual_id": "p{n}", "household_id": "h{n // 2}", "doc_id": "d{n}",'
+        f' "text": "{said.format("so " * 50 + ".", n // 2)}"}}'
+        for n in range(24)
+    ]
+    (tmp_path / "notes.jsonl").write_text("\n".join(lines))
+    corpus = open_corpus(tmp_path / "notes.jsonl", columns=Columns(household_id="household_id"))
+    individuals = split_individuals(corpus, SplitConfig(heldout=0.5, by=by))
+    config = DiagnosesConfig(terms=str(tmp_path / "terms.toml"), num_individuals=2)
+    found = make_questions(corpus, individuals, config, k=2, ids="stop", seed=0)
+    assert len(found.codes) == 4
+    assert ["cat" in cue for cue in found.cues[2]] == [by == "household"] * 4
+    assert found.templates == ["All of them were seen by one team."] * 4
 
 
 def test_a_fragment_that_a_colleague_has_read_is_not_asked_for() -> None:
