@@ -20,6 +20,7 @@ from reticent.ext.propile import self_probe
 from reticent.ext.propile.prompts import ProbeConfig
 from reticent.ext.propile.scores import Pairs
 from reticent.ext.propile.self_probe import Finding, invented_individuals, self_page
+from reticent.ext.propile.subjects import subjects_from_rows
 from reticent.trainer.models import load_tokenizer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -224,6 +225,29 @@ def test_the_page_says_of_what_was_in_a_question_no_more_than_was_in_any(
     assert len(found) == len(items) - 1
     assert max(sum(item in prompt for item in items.values()) for prompt in asked) == 3
     assert said in self_page(found, language=language, invented=True)
+
+
+@pytest.mark.parametrize(("own", "rank"), [("1 A", 101), ("9 " + "Long " * 20, 1)])
+def test_an_item_is_ranked_by_what_it_costs_a_token_not_by_its_length(
+    own: str, rank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every letter costs as much, but in an item with a 9; an item that is as likely as another's is not above it."""
+    monkeypatch.setattr(
+        self_probe,
+        "encode_pairs",
+        lambda _, prompts, targets, __: Pairs([[1]] * len(prompts), [[*map(ord, each)] for each in targets]),
+    )
+    monkeypatch.setattr(
+        self_probe,
+        "score_masked_pairs",
+        lambda _, __, pairs, **___: (np.array([-len(ids) / (1 + (ord("9") in ids)) for ids in pairs.targets]), []),
+    )
+    others = subjects_from_rows(
+        {"name": [f"Bo Li{n}" for n in range(100)], "address": [f"1 {'x' * n}y" for n in range(100)]}
+    )
+    items = {"name": "Ann Berg", "address": own}
+    (found,) = self_probe.probe_myself(None, None, "mlm", items, others, ProbeConfig())  # type: ignore[arg-type]
+    assert (found.rank, found.num_others) == (rank, 100)
 
 
 def test_invented_individuals_have_the_usual_items() -> None:

@@ -205,11 +205,12 @@ def _probe_item(
     table = scores.reshape(len(prompts), -1)
     if np.isnan(table[:, 0]).all():
         return None
-    best = np.where(np.isnan(table), -np.inf, table).max(0)
-    # Addresses of other names have other numbers of tokens: they are compared by the mean over tokens.
-    per_token = any(rival.name for rival in rivals)
-    compared = best / pairs.num_target_tokens[: len(best)] if per_token else best
-    rank = int(1 + np.sum(compared[1:] >= compared[0])) if len(rivals) >= MIN_OTHERS else None
+    best, mean = (
+        np.where(np.isnan(each), -np.inf, each).reshape(table.shape).max(0)
+        for each in (scores, scores / np.maximum(pairs.num_target_tokens, 1))
+    )
+    # Items differ in their numbers of tokens: they are compared by the mean over tokens.
+    rank = int(1 + np.sum(mean[1:] >= mean[0])) if len(rivals) >= MIN_OTHERS else None
     return Finding(target, len(prompts), float(np.exp(best[0])), rank, len(rivals), said)
 
 
