@@ -24,7 +24,7 @@ from reticent.audit.leakage.utility import numbers_beside, utility, without_pred
 from reticent.audit.leakage.words import SurfaceTable, words_of
 from reticent.audit.membership.asked import Task, generation_attack_scores, with_total
 from reticent.audit.membership.asking import EVERY_ATTACK
-from reticent.audit.membership.attacks import USER_INFERENCE, loss_score, reference_score
+from reticent.audit.membership.attacks import USER_INFERENCE, loss_score, needing, reference_score
 from reticent.audit.membership.groups import group_membership
 from reticent.audit.membership.hidden_states import reidentify_authors
 from reticent.audit.membership.kinds import ORDINARY, TARGETS, Compared, KindAudit, KindShadows
@@ -38,6 +38,7 @@ from reticent.audit.membership.names import (
     STATES,
 )
 from reticent.audit.membership.self_calibration import train_on_written
+from reticent.audit.membership.table import Need
 from reticent.audit.membership.threshold import ThresholdAudit, word_normaliser
 from reticent.audit.membership.validity import index_mask_by_code, with_attack_verdicts
 from reticent.audit.scoring.endpoint import Server, is_endpoint, score_endpoint
@@ -329,7 +330,11 @@ class Auditor:
         if not scores.scored.any():
             measured = without_predictions(measured)
         measured = replace(measured, num_drawn=self._num_drawn.get(entry.path) or None)
-        return measured, None if compared else BaseModelScores(entry.path, scores, holdout, candidates, asked)
+        if compared:
+            return measured, None
+        lower = needing(Need.LOWERCASE)
+        asked |= self.membership.document_scores(entry.objective, scores, None, lowercase, among=lower)
+        return measured, BaseModelScores(entry.path, scores, holdout, candidates, asked)
 
     def score(
         self,

@@ -561,6 +561,7 @@ def test_every_attack_there_is_can_be_run(ground: Ground) -> None:
     assert set(model_of({"models": models}, "ppmlm", "mlm", 4)["membership"]) == set(DOCUMENTS) - needing(Need.ENDS)
     best = model_of({"models": models}, "clm", "clm", 8)["best_attack"]
     assert (best["auc"]["value"], best["num_attacks"]) == (1.0, len(CAUSAL))
+    assert model_of({"models": models}, "ppmlm", "mlm", 4)["membership"]["lowercase"]["over_base"]["value"] is not None
     for name, measured in model_of({"models": models}, "clm", "clm", 8)["membership"].items():
         assert measured["auc"]["value"] > 0.9, name
         assert (measured["num_members"], measured["num_nonmembers"]) == (6, 6)

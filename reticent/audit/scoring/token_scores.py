@@ -119,7 +119,7 @@ DOCUMENTS, HOLDOUT, CANDIDATES, ASKED = "scores.parquet", "holdout.parquet", "ca
 class BaseModelScores:
     """Scores of a base model, kept for the comparison with its models: of the documents, of the user-inference holdout,
     and summed log-probabilities of inversion candidates by kind of identifier; None if no attack needs them. ``asked``
-    has document scores of attacks beyond likelihoods, by name."""
+    has document scores of attacks beyond likelihoods and of those that compare with lower case, by name."""
 
     path: Path
     documents: TokenScores
