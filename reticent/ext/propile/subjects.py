@@ -21,6 +21,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.json as arrow_json
 import pyarrow.parquet as pq
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from reticent.core.errors import CorpusError
 from reticent.core.json_toml import parse_toml
@@ -295,10 +297,11 @@ def draw_nulls(num_subjects: int, *, num_nulls: int = 1, seed: int = 0) -> np.nd
 
 
 def split_subjects(subjects: Subjects, sizes: Sequence[int], *, seed: int = 0) -> tuple[Subjects, ...]:
-    """Split subjects at random into disjoint sets of these sizes and a last set with all others; equal names stay
-    together.
+    """Split subjects at random into disjoint sets of these sizes and a last set with all others; equal names and
+    households stay together.
 
-    Two subjects that share a name stay together, so that no individual is on two sides under two rows.
+    Two subjects that share a name stay together, so that no individual is on two sides under two rows; those of one
+    household share items.
 
     Raises
     ------
@@ -309,13 +312,18 @@ def split_subjects(subjects: Subjects, sizes: Sequence[int], *, seed: int = 0) -
         raise CorpusError(
             f"subjects: {len(subjects)} are too few for sets of {', '.join(map(str, sizes))} and an evaluation"
         )
-    names = subjects.items.get("name") or [None] * len(subjects)
-    unit = _name_codes(names)
+    rows, unit = np.arange(len(subjects)), _name_codes(subjects.items.get("name") or [None] * len(subjects))
+    if subjects.households is not None:
+        _, first, home = np.unique(subjects.households, return_index=True, return_inverse=True)
+        links = (np.ones(2 * len(rows)), (np.tile(rows, 2), np.concatenate([unit, first[home]])))
+        linked = connected_components(coo_array(links, shape=(len(rows), len(rows))), directed=False)[1]
+        _, first, unit = np.unique(linked, return_index=True, return_inverse=True)
+        unit = first[unit]
     keys = generator(seed, _STREAM_SPLIT).random(len(subjects))[unit]
-    order = np.lexsort((np.arange(len(subjects)), unit, keys))
+    order = np.lexsort((rows, unit, keys))
     bounds = np.cumsum([0, *sizes, len(subjects)]).clip(max=len(subjects))
     runs = unit[order]
-    for number in range(1, len(bounds) - 1):  # a bound inside of a run of one name moves to its end
+    for number in range(1, len(bounds) - 1):  # a bound inside of a run of one unit moves to its end
         while 0 < bounds[number] < len(runs) and runs[bounds[number]] == runs[bounds[number] - 1]:
             bounds[number] += 1
     return tuple(subjects.take(order[a:b]) for a, b in itertools.pairwise(bounds))

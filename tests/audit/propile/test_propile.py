@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 from pathlib import Path
@@ -335,12 +336,16 @@ def test_a_model_that_knows_how_common_an_item_is_is_not_taken_to_know_whose_it_
     assert found <= 11
 
 
-def test_sides_are_disjoint_and_keep_a_name_together() -> None:
-    subjects = people(name=[f"Ann Be{n // 2}" for n in range(12)])
-    sides = split_subjects(subjects, (3, 3), seed=1)
+@pytest.mark.parametrize("seed", range(4))
+def test_sides_are_disjoint_and_keep_a_name_and_a_household_together(seed: int) -> None:
+    """Of three people two share a name, and one of them a household with the third."""
+    names = [f"Ann Be{n // 3}{'x' * (n % 3 // 2)}" for n in range(12)]
+    subjects = people(name=names, household_id=[f"h{n // 3}{'x' * (n % 3 < 1)}" for n in range(12)])
+    sides = split_subjects(subjects, (3, 3), seed=seed)
     assert sum(map(len, sides)) == 12
-    names = [set(side.items["name"]) for side in sides]
-    assert not names[0] & names[1] | names[0] & names[2] | names[1] & names[2]
+    for one, other in itertools.combinations(sides, 2):
+        assert not set(one.items["name"]) & set(other.items["name"])
+        assert not {row // 3 for row in one.rows.tolist()} & {row // 3 for row in other.rows.tolist()}
     with pytest.raises(CorpusError, match="12 are too few"):
         split_subjects(subjects, (6, 6))
 
