@@ -233,8 +233,8 @@ def _compare_with_null(
         factor=to_factor(mean_estimate((log_true - log_null)[both], *of_both)),
         above_null=share_estimate(log_true[both] > log_null[both], *of_both),
         # Ranks of differences depend on the scale: the published test takes likelihoods, ours their logarithms.
-        test=paired_test(log_true, log_null),
-        published_test=paired_test(true, null),
+        test=paired_test(log_true, log_null, households),
+        published_test=paired_test(true, null, households),
         density=Densities(true=density(log_true, config.small_cell), null=density(log_null[both], config.small_cell)),
     )
 

@@ -117,13 +117,18 @@ def within_draws(likelihoods: np.ndarray, num_draws: int) -> np.ndarray:
     return -np.expm1(num_draws * missed)
 
 
-def paired_test(true: np.ndarray, null: np.ndarray) -> PairedTest:
+def paired_test(true: np.ndarray, null: np.ndarray, households: np.ndarray | None = None) -> PairedTest:
     """Return a one-sided paired Wilcoxon signed-rank test that true items score above null items.
 
-    Pairs without a difference are left out (Wilcoxon 1945); with none left the p-value is 1.
+    Pairs without a difference are left out (Wilcoxon 1945); with none left the p-value is 1. The test takes pairs as
+    independent, so of each of the ``households``, if given, it takes the mean difference.
     """
     difference = np.asarray(true, dtype=np.float64) - np.asarray(null, dtype=np.float64)
-    difference = difference[~np.isnan(difference)]
+    known = ~np.isnan(difference)
+    difference = difference[known]
+    if households is not None:
+        _, home = np.unique(households[known], return_inverse=True)
+        difference = np.bincount(home, weights=difference) / np.bincount(home)
     num = int(np.count_nonzero(difference))
     if num == 0:
         return PairedTest(statistic=0.0, p_value=1.0, n=0)

@@ -113,6 +113,14 @@ def test_the_test_is_one_sided() -> None:
     assert paired_test(low, high).p_value == 1
 
 
+def test_a_household_is_one_pair_of_the_test() -> None:
+    true, homes = np.array([1.0, 3, 2, 4, 7, -1, 5, np.nan, 2, -2]), np.array([4, 4, 1, 1, 0, 0, 7, 7, 2, 2])
+    found = paired_test(true, np.zeros(10), homes)
+    assert found == paired_test(np.array([3.0, 3, 0, 2, 5]), np.zeros(5))  # the last differ in sum by nothing
+    assert found.n == 4
+    assert paired_test(true, np.zeros(10), np.arange(10)) == paired_test(true, np.zeros(10))
+
+
 # ----------------------------------------------------------------------------------------------- templates
 
 
@@ -636,6 +644,8 @@ def test_subjects_of_a_household_are_resampled_together(tokenizer: Any) -> None:
         assert alike.value == pytest.approx(own.value)
         assert (own.num_households, alike.num_households, alike.n) == (None, 6, own.n)
     assert found[1].exact_match.num_households == 6
+    tests = [row.likelihood.test for row in found]
+    assert (tests[0].n, tests[1].n) == (12, 6)
     hits = np.repeat(np.arange(30) < 6, 2)
     wide, narrow = (share_estimate(hits, config, units) for units in (np.arange(60) // 2, None))
     assert wide.high - wide.low > narrow.high - narrow.low  # type: ignore[operator]
