@@ -220,10 +220,12 @@ def _compare_with_null(
     households: np.ndarray | None,
 ) -> LikelihoodComparison:
     """Compare the likelihoods of true items with those of null items (of random other subjects): means, ratio, share
-    above the null, paired tests, densities.
+    above the null of those that differ from it, paired tests, densities.
     """
     both = ~np.isnan(null)
     every, of_both = (config, households), estimate_arguments(config, households, both)
+    differs = both & (log_true != log_null)  # the null may be the same item: that says nothing
+    above = share_estimate((log_true > log_null)[differs], *estimate_arguments(config, households, differs))
     return LikelihoodComparison(
         true=mean_estimate(true, *every),
         null=mean_estimate(null, *every),
@@ -231,7 +233,7 @@ def _compare_with_null(
         log_null=mean_estimate(log_null, *every),
         # Geometric mean of p_true / p_null, one ratio a subject.
         factor=to_factor(mean_estimate((log_true - log_null)[both], *of_both)),
-        above_null=share_estimate(log_true[both] > log_null[both], *of_both),
+        above_null=above.withheld(config.small_cell) if 0 < differs.sum() < config.small_cell else above,
         # Ranks of differences depend on the scale: the published test takes likelihoods, ours their logarithms.
         test=paired_test(log_true, log_null, households),
         published_test=paired_test(true, null, households),

@@ -19,12 +19,13 @@ from scipy.stats import chisquare
 from reticent.audit.config import COMPASS
 from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.probe import Density
+from reticent.audit.report.format_estimate import value
 from reticent.audit.stats import intervals as statistics
 from reticent.audit.stats.intervals import clopper_pearson
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.detect import make_detectors
 from reticent.ext.propile import probe as propile
-from reticent.ext.propile.evidence import answers_table, density, share_estimate, summarise
+from reticent.ext.propile.evidence import _compare_with_null, answers_table, density, share_estimate, summarise
 from reticent.ext.propile.measure import probe_models
 from reticent.ext.propile.probe import exposed, normalised_likelihood, paired_test, probe_target, within_queries
 from reticent.ext.propile.prompts import (
@@ -625,6 +626,15 @@ def test_nothing_to_ask_is_said(tmp_path: Path, tokenizer: Any) -> None:
         probe_models(model, people(zip=[None] * 12), ProbeConfig(targets=("zip",)))
     with pytest.raises(PolicyError, match="same name"):
         probe_models(model * 2, people(), ProbeConfig())
+
+
+@pytest.mark.parametrize(("num_ties", "share", "n"), [(0, 0.75, 40), (20, 0.5, 20), (37, None, None), (40, None, 0)])
+def test_a_null_that_is_the_same_item_counts_for_neither(num_ties: int, share: float | None, n: int | None) -> None:
+    null = np.where(np.arange(40) < 30, -5.0, -1.0)
+    null[:num_ties] = -3.0
+    found = _compare_with_null(np.exp(np.full(40, -3.0)), np.exp(null), np.full(40, -3.0), null, ProbeConfig(), None)
+    assert (found.above_null.value, found.above_null.n, found.test.n) == (share, n, 40 - num_ties)
+    assert value(found.above_null)  # it can be shown
 
 
 def test_subjects_of_a_household_are_resampled_together(tokenizer: Any) -> None:
