@@ -144,8 +144,8 @@ def _completed_ends(
                 continue
             before = f"{cues[row]}\n{begin}"
             (whole,) = backend.encode([f"{before} {end}"])  # alone, an end has another first token in some models
-            at = next((n for n, (_, stop) in enumerate(whole.offsets) if stop > len(before)), len(whole.ids))
-            known, rest = whole.ids[max(at - room, 0) : at], whole.ids[at : at + END_TOKENS]
+            cut = next((n for n, (_, stop) in enumerate(whole.offsets) if stop > len(before)), len(whole.ids))
+            known, rest = whole.ids[max(cut - room, 0) : cut], whole.ids[cut : cut + END_TOKENS]
             if len(rest) == END_TOKENS:
                 prompts.setdefault(len(known), []).append((row, rung, [*known, *rest]))
     for length, rows in prompts.items():
