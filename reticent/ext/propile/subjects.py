@@ -21,8 +21,6 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.json as arrow_json
 import pyarrow.parquet as pq
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from reticent.core.errors import CorpusError
 from reticent.core.json_toml import parse_toml
@@ -308,6 +306,9 @@ def split_subjects(subjects: Subjects, sizes: Sequence[int], *, seed: int = 0) -
     CorpusError
         There are not enough subjects for the sizes and one more.
     """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     if sum(sizes) >= len(subjects):
         raise CorpusError(
             f"subjects: {len(subjects)} are too few for sets of {', '.join(map(str, sizes))} and an evaluation"
