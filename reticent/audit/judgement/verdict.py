@@ -83,7 +83,7 @@ ORDER = (WITHIN, NOT_SHOWN, BEYOND)
 #: Smallest ratio of epochs at which a longer trained plain model is a control where the twin shows too little.
 LONGER = 4
 #: Version of measures and judgement, raised with every correction: outcomes of a lower one are shown as superseded.
-ARITHMETIC = 2
+ARITHMETIC = 3
 #: Objective -> why a model of it does not have a risk of others.
 NOT_OF = {
     "mlm": "a masked model writes no text",
