@@ -699,6 +699,7 @@ ALTERNATIVES = (
         ("html", b"a<center>b</center>c<details>d<summary>e</summary>f</details>g", "a\nb\nc\nd\ne\nf\ng"),
         ("mail", b"Content-Transfer-Encoding: Base64 (as sent) \n\nTWFy\n aWE=\n", "\nMaria"),
         ("mail", b"Content-Transfer-Encoding: quoted-printable \n\nM=C3=BCller", "\nMüller"),
+        ("mail", b"Content-Transfer-Encoding: base64\n\nTWFy\naWE", "\nMaria"),
         (
             "rtf",
             rb"{\rtf1 {\fonttbl{\f0\fnil Arial;}{\f1\fnil\fcharset204 Arial;}{\f2\fcharset161 x;}}"

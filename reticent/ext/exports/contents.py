@@ -499,7 +499,8 @@ def _part_texts(part: Any) -> list[tuple[str, bool]]:
             if kind is None or not isinstance(content, bytes) or not content.strip():
                 return []
             if encoding == "base64":
-                content = base64_bytes(part.get_payload())
+                data = "".join(part.get_payload().split())  # which may lack the signs that fill it up
+                content = base64_bytes(data + "=" * (-len(data) % 4))
             found = [(text_of(content, kind, part.get_content_charset()).strip("\r\n"), False)]
     return [(text, True) for text, _ in found] if part.get_filename() else found
 

@@ -195,6 +195,8 @@ def read_pairs(path: Path | str, *, seed: int = 0) -> AttackSet:
     found: dict[str, dict[str, set[str]]] = {}
     places: dict[str, tuple[int, str, str]] = {}
     for line, row in rows:
+        if not row["name"]:
+            raise CorpusError(f"{path}:{line}: no name")
         if row["label"] in ("0", "1"):
             first, *own = places.setdefault(_name_key(row["name"]), (line, row["pair"], row["label"]))
             if own != [row["pair"], row["label"]]:

@@ -260,6 +260,7 @@ def test_a_list_that_is_none_is_an_error(make: str, tmp_path: Path) -> None:
         ("ada BROWN", 3, 1, "pairs.csv:6: the name of line 2 again"),  # the one is for development, the other for tests
         ("Ada Brown", 3, 0, "pairs.csv:6: the name of line 2 again"),
         ("Ada-Brown", 1, 0, "pairs.csv:6: the name of line 2 again"),
+        ("", 3, 1, "pairs.csv:6: no name"),
         ("Ada Brown", 1, 1, "expected two pairs or more on either side"),  # a row a prompt
     ],
 )
