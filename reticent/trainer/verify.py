@@ -11,7 +11,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -229,16 +229,14 @@ def _guarantee_faults(guarantee: Mapping[str, Any]) -> list[str]:
         epsilon = math.inf if guarantee["epsilon"] == "infinite" else guarantee["epsilon"]
         if (epsilon is None) != bool(guarantee["unaccounted"]):
             wrong.append("privacy: there is an epsilon just where every step was accounted")
-        promise, earlier = (
-            Guarantee(
-                epsilon=epsilon,
-                delta=delta,
-                unit=guarantee["unit"],
-                max_documents=guarantee["max_documents"],
-                unaccounted=tuple(guarantee["unaccounted"]),
-            )
-            for delta in (guarantee["delta"], float(f"{guarantee['delta']:.2e}"))  # earlier versions rounded to nearest
+        promise = Guarantee(
+            epsilon=epsilon,
+            delta=guarantee["delta"],
+            unit=guarantee["unit"],
+            max_documents=guarantee["max_documents"],
+            unaccounted=tuple(guarantee["unaccounted"]),
         )
+        earlier = replace(promise, delta=float(f"{promise.delta:.2e}"))  # earlier versions rounded to nearest
         if guarantee["guarantee"] not in (str(promise), str(earlier)):
             wrong.append(
                 f"privacy: the ledger says {guarantee['guarantee']!r}, by its own numbers it is {str(promise)!r}"

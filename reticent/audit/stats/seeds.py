@@ -155,10 +155,10 @@ def _mean_of(values: Sequence[Any], cell: int) -> Any:
 def _combine_p_values(values: Sequence[float | None]) -> float | None:
     """Return the p-value of several trainings together: the smallest times their number (Bonferroni), at most 1; that
     of one if all are equal, as of what does not depend on a training; None if one is missing."""
+    if len(set(values)) == 1:
+        return values[0]
     known = [value for value in values if value is not None]
-    if len(known) < len(values) or len(set(known)) == 1:
-        return values[0] if len(set(values)) == 1 else None
-    return min(1.0, len(known) * min(known))
+    return min(1.0, len(known) * min(known)) if len(known) == len(values) else None
 
 
 def _mean_estimate(estimates: Sequence[Estimate], cell: int) -> Estimate:

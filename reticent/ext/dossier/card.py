@@ -42,7 +42,7 @@ def verdict_of(evidence: DossierEvidence, model: ModelUnderTest) -> str:
     """Return the audit's verdict on a tested model ("within", say), or "not shown" if the report leaves the
     model out.
     """
-    shown = _find_in_report(evidence, model)
+    shown = _if_last(_find_last_in_report(evidence, model), model)
     return shown.risks.outcome if shown is not None and shown.risks is not None else NOT_SHOWN
 
 
@@ -67,7 +67,8 @@ def build_card(
     """
     from huggingface_hub import EvalResult
 
-    shown, words = _find_in_report(evidence, model), Texts("en")
+    last, words = _find_last_in_report(evidence, model), Texts("en")
+    shown = _if_last(last, model)
     measures = list(_card_figures(shown)) if shown and not _is_private(shown) else []
     name = f"{model.recipe}-{model.model}"
     results = [
@@ -88,16 +89,15 @@ def build_card(
     data |= {"base_model": base} if base else {}
     data |= {"license": evidence.declared.licence} if evidence.declared.licence else {}
     base = base or f"{words('card.made')}{made_from}"
-    lines = list(_card_lines(evidence, model, shown, measures, digest, base, despite, words))
+    lines = list(_card_lines(evidence, model, last, measures, digest, base, despite, words))
     marks = [mark for line in lines if isinstance(line, Marked) for mark in line.marks]
     return Card(Marked("\n".join(lines), *marks), data)
 
 
-def _find_in_report(evidence: DossierEvidence, model: ModelUnderTest) -> ShownModel | None:
-    """Return a tested model as the report shows it, with its audit results; None if the report leaves the checkpoint
-    out.
+def _if_last(last: ShownModel | None, model: ModelUnderTest) -> ShownModel | None:
+    """Return the last checkpoint of a tested model's training if it is the tested model itself, which the report then
+    shows; else None.
     """
-    last = _find_last_in_report(evidence, model)
     return last if last is not None and last.evidence.epoch == model.epoch else None
 
 
@@ -127,14 +127,13 @@ def _spent_sentences(evidence: DossierEvidence, model: ModelUnderTest, t: Texts)
 
 
 def _card_lines(
-    evidence: DossierEvidence, model: ModelUnderTest, shown: ShownModel | None, measures: list[Measure],
+    evidence: DossierEvidence, model: ModelUnderTest, last: ShownModel | None, measures: list[Measure],
     digest: str, base: str, despite: str, words: Texts,
 ) -> Iterator[str]:  # fmt: skip
     """Yield the lines of the model card, in Markdown."""
     t, declared = words, evidence.declared
     yield t("card.title", recipe=model.recipe, model=model.model, count=t.epochs(model.kept_after))
-    last = _find_last_in_report(evidence, model)
-    is_private = _is_private(last)
+    shown, is_private = _if_last(last, model), _is_private(last)
     if shown is None:
         yield t("card.not_last")
     else:

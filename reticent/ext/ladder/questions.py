@@ -146,9 +146,10 @@ def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesCo
         raise PolicyError(f"audit.diagnoses: none of {len(diagnoses)} diagnoses stands in any text")
     hidden = _any_name_pattern(name for each in diagnoses for name in (each.name, *each.synonyms, *each.drugs))
     sentences = [_distinct_sentences(own, hidden) for own in texts]
-    support = _sentence_support(sentences, np.concatenate(uses))
-    rare = [[each for each in own if support[hash(_normalise(each))] < k] for own in sentences]
-    common = [[each for each in own if support[hash(_normalise(each))] >= TEMPLATE_SUPPORT] for own in sentences]
+    support = _sentence_supports(sentences, np.concatenate(uses))
+    counted = [list(zip(own, of_own, strict=True)) for own, of_own in zip(sentences, support, strict=True)]
+    rare = [[each for each, num in own if num < k] for own in counted]
+    common = [[each for each, num in own if num >= TEMPLATE_SUPPORT] for own in counted]
     steps = [
         [_describe_fields(fields, config.demographics, hidden) for fields in known],
         [_describe_fields(fields, config.encounter, hidden) for fields in known],
@@ -301,11 +302,12 @@ def _sentence_uses(units: np.ndarray, texts: Any, counted: np.ndarray) -> np.nda
     return np.array(uses, dtype=np.int64).reshape(-1, 2)
 
 
-def _sentence_support(sentences: Sequence[Sequence[str]], uses: np.ndarray) -> dict[int, int]:
-    """Return hash of a normalised sentence -> number of units that write it, for these sentences of individuals."""
-    asked = np.array([hash(_normalise(each)) for own in sentences for each in own], dtype=np.int64)
-    pairs = np.unique(uses[np.isin(uses[:, 0], asked)], axis=0)
-    return dict(zip(*(values.tolist() for values in np.unique(pairs[:, 0], return_counts=True)), strict=True))
+def _sentence_supports(sentences: Sequence[Sequence[str]], uses: np.ndarray) -> list[list[int]]:
+    """Return the number of units that write each of these sentences of individuals."""
+    keys = [[hash(_normalise(each)) for each in own] for own in sentences]
+    pairs = np.unique(uses[np.isin(uses[:, 0], [key for own in keys for key in own])], axis=0)
+    support = dict(zip(*(values.tolist() for values in np.unique(pairs[:, 0], return_counts=True)), strict=True))
+    return [[support[key] for key in own] for own in keys]
 
 
 def _beginning_of_first_text(texts: Sequence[str], hidden_names: re.Pattern[str]) -> str:
