@@ -76,7 +76,8 @@ def heldout_with_copies(
             np.zeros(len(owner), dtype=np.uint32), threshold=config.threshold, shingle=config.shingle_words
         )
         of_members = np.zeros(len(owner), dtype=bool)
-        of_members[cluster[is_member[owner]]] = True
+        has_words = copies.num_words > 0  # equal texts without any, such as ".", are no near-duplicates
+        of_members[cluster[is_member[owner] & has_words]] = True
         found[owner[of_members[cluster]]] = True
     return found & ~is_member
 

@@ -51,6 +51,7 @@ def test_who_holds_a_near_copy_of_a_members_document_is_found(individuals: Indiv
     words[heldout[2]] = [*words[member[2]][:30], *words[heldout[2]][30:]]  # half of it is no near-copy
     words[heldout[4]] = list(words[heldout[3]])  # of another who is held out
     words[heldout[5]] = list(words[reference[0]])  # nor is that of one whom no audit asks about
+    words[member[3]] = words[heldout[6]] = ["."]  # nor is a text without words
     corpus = corpus_of({names[code]: " ".join(words[code]) for code in range(NUM)})
     copied = heldout_with_copies(corpus, individuals)
     assert copied is not None

@@ -31,7 +31,8 @@ def near_copies_steps(run: Run) -> Iterator[Step]:
     none with a memory limit."""
     if run.job.memory_limit is not None:
         return
-    settings = run.job.dedup.model_dump(include={"threshold", "shingle_words"}) | run.canaries_left_out
+    settings = run.job.dedup.model_dump(include={"threshold", "shingle_words"})
+    settings |= {"without_words": "left out"} | run.canaries_left_out  # earlier versions took these for copies
     inputs = {**run.corpus_input(), "split": run.fingerprints.of("split")}
     yield Step.of(Artefact(NEAR_COPIES, NEAR_COPIES, settings, inputs), partial(_build_near_copies, run))
 
