@@ -250,7 +250,7 @@ class LeftOut:
     def num_others(self, known_ids: pa.Array, choice: Ids) -> int:
         """Return how many individuals are recorded as withdrawn and are not among ``known_ids``."""
         name = _column_of(choice)
-        rest = self.without(**{name: comparable_form(known_ids, choice)}).table
+        rest = self.without(name, comparable_form(known_ids, choice)).table
         return rest.group_by(["key", name]).aggregate([]).num_rows
 
     def marked(self, documents: pa.Table) -> np.ndarray:
@@ -277,16 +277,25 @@ class LeftOut:
             rows.append(pa.table(made, schema=_SCHEMA))
         return LeftOut(self.key, pa.concat_tables(rows).group_by(_SCHEMA.names).aggregate([]).cast(_SCHEMA))
 
-    def without(self, **values: pa.Array) -> LeftOut:
-        """Return a copy of the record without the rows that have one of these values; ``values`` maps columns to
-        values."""
-        kept = np.ones(self.table.num_rows, dtype=bool)
-        keys = self.table.column("key").to_pylist()
-        for name, given in values.items():
-            gone = {key: set(_keyed_digests(key, name, given)) - {None} for key in set(keys)}
-            digests = self.table.column(name).to_pylist()
-            kept &= np.fromiter((d not in gone[k] for k, d in zip(keys, digests, strict=True)), bool, len(keys))
-        return LeftOut(self.key, self.table.filter(pa.array(kept)))
+    def without(self, name: str, values: pa.Array) -> LeftOut:
+        """Return a copy of the record without the rows that have one of these values in the column ``name``."""
+        return LeftOut(self.key, self.table.filter(pa.array(~self._rows_with(name, values))))
+
+    def without_marks_of(self, documents: pa.Table) -> LeftOut:
+        """Return a copy of the record by which these documents (doc_id, sha256) are nobody's, by id or by text; the
+        individuals of its rows stay."""
+        table = self.table
+        for column, name in (("doc_id", "document"), ("sha256", "text")):
+            is_known = pa.array(self._rows_with(name, documents.column(column)))
+            marks = pc.if_else(is_known, pa.scalar(None, _DIGEST), table.column(name))
+            table = table.set_column(_SCHEMA.names.index(name), _SCHEMA.field(name), marks)
+        return LeftOut(self.key, table)
+
+    def _rows_with(self, name: str, values: pa.Array | pa.ChunkedArray) -> np.ndarray:
+        """Return which rows have one of these values in the column ``name``, bool (num_rows,)."""
+        keys, digests = (self.table.column(column).to_pylist() for column in ("key", name))
+        found = {key: set(_keyed_digests(key, name, values)) - {None} for key in set(keys)}
+        return np.fromiter((d in found[k] for k, d in zip(keys, digests, strict=True)), bool, len(keys))
 
 
 def _column_of(choice: Ids) -> str:
@@ -454,11 +463,8 @@ class Withdrawals:
                 asked.append(table.filter(pc.is_in(table.column("individual_id"), value_set=readmitted)))
         refuse_moved(moved)
         taken = pa.concat_tables(asked)
-        record = self.record.without(
-            **{_column_of(self.settings.ids): comparable_form(readmitted, self.settings.ids)},
-            document=taken.column("doc_id"),
-            text=taken.column("sha256"),
-        )
+        choice = self.settings.ids
+        record = self.record.without(_column_of(choice), comparable_form(readmitted, choice)).without_marks_of(taken)
         marks = pa.chunked_array([one_array(each.column(2)) for each in left], pa.binary())
         shared = np.isin(_prefixes(marks), np.concatenate([np.empty(0, np.uint64), *stays]))
         texts = set(marks.drop_null().filter(pa.array(shared)).to_pylist())

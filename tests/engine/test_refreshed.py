@@ -53,11 +53,15 @@ def table_of(ids: list[str | None], texts: list[str], owners: Sequence[str] = ()
 
 
 def test_who_withdrew_is_not_staged_and_comes_back_under_no_id(tmp_path: Path) -> None:
-    def read(name: str, listed: str, owners: str, record: LeftOut | None = None, ids: str = "abcd") -> Withdrawals:
+    (tmp_path / "r.txt").write_text("r")
+
+    def read(
+        name: str, listed: str, owners: str, record: LeftOut | None = None, ids: str = "abcd", **more: Any
+    ) -> Withdrawals:
         (tmp_path / name).mkdir()
         (tmp_path / f"{name}.txt").write_text("\n".join(listed))
         withdrawn = [str(tmp_path / f"{name}.txt")] if listed else []
-        settings = CorpusConfig(source=str(tmp_path / "none.parquet"), withdrawn=withdrawn)
+        settings = CorpusConfig(source=str(tmp_path / "none.parquet"), withdrawn=withdrawn, **more)
         source = InMemory(table_of([*ids], [f"text of {i}" for i in "abcd"], [*owners]))
         reading = Withdrawals(settings, record or LeftOut())
         stage(source, settings, tmp_path / name, withdrawals=reading)
@@ -72,6 +76,11 @@ def test_who_withdrew_is_not_staged_and_comes_back_under_no_id(tmp_path: Path) -
     for name, ids in (("moved", "abcd"), ("copied", "abxd")):
         with pytest.raises(PolicyError, match="the id of another individual"):
             read(name, "q", "pprr", first.record, ids)
+    # Who takes a note over, as is asked, is not who withdrew.
+    merged = read("merged", "q", "pprr", first.record, readmitted=[str(tmp_path / "r.txt")])
+    read("apart", "", "pprr", merged.record)
+    with pytest.raises(PolicyError, match="would come back"):
+        read("new note", "", "pprq", merged.record)
 
 
 class Growing(InMemory):
