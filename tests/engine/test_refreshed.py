@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.staged import Earlier, Refreshed, stage, staged_files
-from reticent.engine.withdrawn import LeftOut, Withdrawals
+from reticent.engine.withdrawn import DOCUMENTS_LEFT, LeftOut, Withdrawals
 from reticent.ext.warehouse.postgres import _array_literal
 
 
@@ -81,6 +82,18 @@ def test_who_withdrew_is_not_staged_and_comes_back_under_no_id(tmp_path: Path) -
     read("apart", "", "pprr", merged.record)
     with pytest.raises(PolicyError, match="would come back"):
         read("new note", "", "pprq", merged.record)
+
+
+def test_the_record_is_asked_about_any_number_of_documents_in_little_memory() -> None:
+    left = pa.table([["note-199999"], ["q"], [None]], schema=DOCUMENTS_LEFT)
+    record = LeftOut().adding([left], set())
+    ids = pa.array([f"note-{number}" for number in range(200_000)])
+    tracemalloc.start()
+    try:
+        assert record.has("document", ids).nonzero()[0].tolist() == [199_999]
+        assert tracemalloc.get_traced_memory()[1] < 12 << 20
+    finally:
+        tracemalloc.stop()
 
 
 class Growing(InMemory):
