@@ -63,7 +63,7 @@ def redact(text: str, *, record: Mapping[str, str] | None = None, detectors: Seq
     ----------
     record : field -> value, optional
         What is known of the individual, also looked for: ``{"last_name": "Weber", "birth_date": "1958-03-14"}``; the
-        fields are those of the records of a job.
+        fields are those of the records of a job; the value of any other is looked for as it stands.
     detectors : sequence of Detector, optional
         Default: those of the preset "fast" (:func:`reticent.make_detectors` makes others). The record is looked for
         beside them.
@@ -71,7 +71,7 @@ def redact(text: str, *, record: Mapping[str, str] | None = None, detectors: Seq
     Raises
     ------
     PolicyError
-        No field of the record is known, or a detector needs more than a text.
+        A detector needs more than a text.
     CorpusError
         The text is no Unicode.
 
