@@ -3,7 +3,9 @@
 Four styles. ``x``: each word of a span becomes ``X`` ([@boutet2025] §5.5), and so do its symbols; punctuation stays.
 ``tag``: each span becomes ``[NAME]``, ``[DATE]``…
 ``surrogate``: the same name of one individual always becomes the same other name, "J. Smith", "SMITH" and "Smith's"
-in step with "John Smith"; ids keep their form digit for digit; dates their way of writing. ``rotate``: the same, drawn
+in step with "John Smith"; ids keep their form digit for digit; dates their way of writing. A first name that is on no
+list of first names is drawn as a woman's or a man's where a title in its document says so, and otherwise as a surname:
+it may differ between documents with the title and without. ``rotate``: the same, drawn
 afresh at every occurrence and every ``draw``. The draw is a function of a secret key, the individual and the value
 (``rust_ext/src/scrub``), so no table of who became whom exists, and neither order nor batches nor threads matter.
 
