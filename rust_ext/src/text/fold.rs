@@ -2,13 +2,14 @@
 //!
 //! There are two foldings. `fold` is for names: it folds case and accents by the surface, and turns white space of any kind and
 //! length into one space, so a name that is broken over two lines is found. `fold_plain` is for patterns: a letter or digit of any
-//! script that looks like an ASCII one becomes that one, case and lines stay, and every other non-ASCII character becomes one
-//! control character, so every remaining byte beyond ASCII belongs to a letter.
+//! script that looks like an ASCII one becomes that one, case and lines stay (`\r\n` is `\n`), and every other non-ASCII character
+//! becomes one control character, so every remaining byte beyond ASCII belongs to a letter.
 //!
 //! The map stores only the places where lengths differ, so a text with few accents costs little more than its copy.
 
 use std::sync::LazyLock;
 
+use memchr::memmem;
 use unicode_normalization::char::{decompose_canonical, decompose_compatible, is_combining_mark};
 
 use crate::text::characters::is_default_ignorable;
@@ -115,11 +116,16 @@ pub fn plain_sign(c: char) -> Option<char> {
     }
 }
 
-/// The text as rules read it; None when it is ASCII, for then nothing changes.
+/// The text as rules read it, lines of Windows (`\r\n`) as any others; None when it is ASCII and has none, for then nothing
+/// changes.
 pub fn fold_plain(text: &str) -> Option<Folded> {
     let bytes = text.as_bytes();
-    let mut stops = Stops::at_others(text);
-    let mut at = stops.next(0);
+    let (mut stops, mut returns) = (Stops::at_others(text), memmem::find_iter(bytes, b"\r\n").peekable());
+    let mut next = |from: usize| {
+        while returns.next_if(|at| *at < from).is_some() {}
+        stops.next(from).min(returns.peek().copied().unwrap_or(bytes.len()))
+    };
+    let mut at = next(0);
     if at == bytes.len() {
         return None;
     }
@@ -127,7 +133,10 @@ pub fn fold_plain(text: &str) -> Option<Folded> {
     let of_two_bytes = &*PLAIN_OF_TWO_BYTES;
     folded.text.push_str(&text[..at]);
     while at < bytes.len() {
-        if let Some(plain) = plain_of_two(of_two_bytes, bytes, at) {
+        if bytes[at] == b'\r' {
+            folded.note(folded.text.len() as u32, 0, at as u32, 1);
+            at += 1;
+        } else if let Some(plain) = plain_of_two(of_two_bytes, bytes, at) {
             folded.note(folded.text.len() as u32, 1, at as u32, 2);
             folded.text.push(plain);
             at += 2;
@@ -137,7 +146,7 @@ pub fn fold_plain(text: &str) -> Option<Folded> {
             at += c.len_utf8();
         }
         if at < bytes.len() {
-            let stop = stops.next(at);
+            let stop = next(at);
             push_ascii(&mut folded.text, text, at, stop, false);
             at = stop;
         }
@@ -314,6 +323,8 @@ mod tests {
             ("a\u{a0}b\nc", "a b\nc", "b\nc", Some("b\nc")),
             ("😀1", "\u{1f}1", "1", Some("1")),
             ("½ 1º", "1/2 1o", "1o", Some("1º")),
+            ("1\r\n2\r\r\n\r\n", "1\n2\r\n\n", "1\n2", Some("1\r\n2")),
+            ("é\r\n", "e\n", "e", Some("é")),
         ];
         for (text, plain, part, expected) in table {
             let folded = fold_plain(text).unwrap();
