@@ -27,6 +27,13 @@ impl Code {
         Self::of(&text, source)
     }
 
+    /// The 13 digits of a French NIR, whose key a text may leave out.
+    pub fn without_key(value: &View, source: u32) -> Option<Self> {
+        let text: String = (0..value.len()).map(|number| value.piece(number)).collect();
+        let (number, key) = text.split_at_checked(13).filter(|(_, key)| key.len() == 2)?;
+        (97 - number.parse::<u64>().ok()? % 97 == key.parse::<u64>().ok()?).then(|| Self::of(number, source))?
+    }
+
     fn of(text: &str, source: u32) -> Option<Self> {
         let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
         let long = text.chars().count() >= MIN_LENGTH;
@@ -154,6 +161,14 @@ mod tests {
         for (value, text, expected) in table {
             let codes: Vec<Code> = Code::new(&View::new(value, Surface::Fold), 0).into_iter().collect();
             assert_eq!(finds(&codes, text).as_deref(), *expected, "{value} in {text}");
+        }
+    }
+
+    #[test]
+    fn a_nir_without_its_key() {
+        for (value, expected) in [("1 84 12 76 451 089 46", Some("1 84 12 76 451 089")), ("184127645108947", None)] {
+            let codes: Vec<Code> = Code::without_key(&View::new(value, Surface::Fold), 0).into_iter().collect();
+            assert_eq!(finds(&codes, "NIR 1 84 12 76 451 089, vu").as_deref(), expected, "{value}");
         }
     }
 

@@ -140,7 +140,10 @@ impl Profile {
                 None => self.add_phrase(&view, 0, view.len() - 1, source, common),
             },
             Field::Phone => self.codes.extend(Code::phones(&view, source)),
-            Field::Code => self.codes.extend(Code::new(&view, source)),
+            Field::Code => {
+                self.codes.extend(Code::new(&view, source));
+                self.codes.extend(Code::without_key(&view, source));
+            }
             Field::Address => self.add_address(&view, source, common),
             Field::Text => self.add_phrase(&view, 0, view.len() - 1, source, common),
         }
