@@ -235,7 +235,13 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
     "nhs_cued": ([("NHS no: 943-476-5919", "943-476-5919")], ["NHS no: 943-476-5918", "NHS trust"]),
     "npi_cued": ([("NPI: 1234567893", "1234567893")], ["NPI: 1234567894", "NPI: none"]),
     "identity_cued": (
-        [("NHS no 943 476 5918", "943 476 5918"), ("DNI: 12345679Z", "12345679Z")],
+        [
+            ("NHS no 943 476 5918", "943 476 5918"),
+            ("DNI: 12345679Z", "12345679Z"),
+            ("passeport n° 12CD34567", "12CD34567"),
+            ("NIR n° 1 58 03 42 218 045", "1 58 03 42 218 045"),
+            ("pasaporte n.º: AAB123456", "AAB123456"),
+        ],
         ["DNI: no", "instead 123456"],
     ),
     "license": (
@@ -271,7 +277,10 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
     "date_compact": ([("on 20210304.", "20210304")], ["20211304", "20210332"]),
     "date_month_year": ([("since 05/2020", "05/2020")], ["13/2020", "12/05-2020"]),
     "date_year_month": ([("in 2020-05", "2020-05")], ["2020-13", "1820-05"]),
-    "date_day_month": ([("seen on 3/14.", "3/14"), ("le 14/03 au", "14/03")], ["pain 3/10", "on 5/10", "BP 120/80"]),
+    "date_day_month": (
+        [("seen on 3/14.", "3/14"), ("le 14/03 au", "14/03"), ("né le 14 03 1958", "14 03 1958")],
+        ["pain 3/10", "on 5/10", "BP 120/80", "le 14 13 1958", "le 14 3 1958"],
+    ),
     "date_bare": (
         [("cath 4/22 planned", "4/22"), ("x 11/03 at 9am", "11/03"), ("(6/18) afebrile", "6/18")],
         ["TA 13/8", "20/25 OS", "pain 3/4", "GCS 3/15", "page 2/14", "3/16 mm", "Talstraße 18/3", "x 5/6/18"],
@@ -286,7 +295,10 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
         ],
         ["2007-2003", "3-4 weeks", "2003 and 2007", "40/50-60/70", "1-2 March cells"],
     ),
-    "date_named": ([("Christmas 2018", "Christmas 2018"), ("Q3 2020", "Q3 2020")], ["christmas", "Q5 2020"]),
+    "date_named": (
+        [("Christmas 2018", "Christmas 2018"), ("à Noël 2019", "Noël 2019"), ("Q3 2020", "Q3 2020")],
+        ["christmas", "Q5 2020"],
+    ),
     "date_day": ([("discharged the 19th.", "19th")], ["the 5th rib", "on the 5th metatarsal"]),
     "date_of_line": (
         [
@@ -301,7 +313,10 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
         [("3. März 2020", "3. März 2020"), ("el 23-enero-2004", "23-enero-2004")],
         ["45 March", "5 marching"],
     ),
-    "date_month_first": ([("on March 4th, 2020", "March 4th, 2020")], ["may improve 20 times", "OCT 3000"]),
+    "date_month_first": (
+        [("on March 4th, 2020", "March 4th, 2020"), ("opéré en juin 98.", "juin 98"), ("in May 87", "May 87")],
+        ["may improve 20 times", "OCT 3000", "they may 98 times", "mars 80 mg", "set 90"],
+    ),
     "date_in_words": (
         [
             ("on the third of May", "the third of May"),
@@ -324,7 +339,15 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
         ["they may", "in march order"],
     ),
     "date_year": (
-        [("en 2003 y 2004.", "2003"), ("en 2003 y 2004.", "2004"), ("año 1998", "1998")],
+        [
+            ("en 2003 y 2004.", "2003"),
+            ("en 2003 y 2004.", "2004"),
+            ("año 1998", "1998"),
+            ("Fin 2019,", "2019"),
+            ("l'été 2018", "2018"),
+            ("mi-2017", "2017"),
+            ("Ende 2016", "2016"),
+        ],
         ["in 2000 ml", "2003 cells"],
     ),
     "date_roman": (
@@ -494,6 +517,18 @@ CASES: dict[str, tuple[list[tuple[str, str]], list[str]]] = {
             ("Anna Weber, geborene von Ahn", "von Ahn"),
         ],
         ["née le 3 mai", "geb. am 3.5.1950", "geb. Mai 1950", "née à Lyon"],
+    ),
+    "name_reversed": (
+        [
+            ("vu par LEFEBVRE Marie-Claude ce jour", "LEFEBVRE Marie-Claude"),
+            ("x\nLE GOFF Anne (15/08/1945)", "LE GOFF Anne"),
+            ("O'BRIEN Mary was", "O'BRIEN Mary"),
+            ("MILLER, John was", "MILLER, John"),
+        ],
+        [
+            *("PATIENT Jean va", "CLINIQUE Jeanne", "PLAN Will follow", "TRAITEMENT Claire", "IRM Marie"),
+            *("BRONCHITIS Mary", "SEEN June 3", "ANTECEDENTS Anna", "TOUX Grasse", "THORAX Normal"),
+        ],
     ),
     "name_hl7": (
         [("PID|1||004711^^^MRN||MEEKERS^HARLAN^J||1950", "MEEKERS^HARLAN^J")],
@@ -1115,6 +1150,24 @@ def test_forms_are_read_in_every_language(language: str, line_end: str) -> None:
     found = {(label, " ".join(piece.split())) for label, piece in labelled(text)}
     pieces = [piece.strip().replace("\\n", " ") for piece in expected.replace("\n", "|").split("|")]
     assert found == {tuple(piece.split(" ", 1)) for piece in pieces}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "MRN\n12345",
+        "NIR 1 84 12 76\n451 089 46",
+        "DE89 3704 0044\n0532 0130 00",
+        "vu le 12\nmars 2020",
+        "rue x\n75011 Paris, France\nTel",
+        "Okemos,\nMI 48864\nx",
+        "BP 123\n75011 Paris",
+    ],
+)
+def test_what_is_found_over_lines_is_found_over_those_of_windows(text: str) -> None:
+    found, expected = labelled(text.replace("\n", "\r\n")), labelled(text)
+    assert expected
+    assert found == {(label, piece.replace("\n", "\r\n")) for label, piece in expected}
 
 
 # Names of fields that a user adds.

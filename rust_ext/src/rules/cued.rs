@@ -14,7 +14,7 @@ pub const PARTS: &[(&str, &str)] = &[
         "%IS%",
         r"(?:\b{start-half}|\b{end-half})[ \t]{0,3}(?:%NO%[ \t]{0,2})?(?:[:=#.-]|[ \t](?:is|was|es|est|ist)[ \t]|[ \t]de[ \t])?[ \t\n]{0,3}",
     ),
-    ("%NO%", r"(?i:(?:numbers?|numeros?|nummer|num|nbr|nro|nr|no|n[*]|identifier|id|code)\b[.:]?|n\.|#)"),
+    ("%NO%", r"(?i:(?:numbers?|numeros?|nummer|num|nbr|nro|nr|no|identifier|id|code)\b[.:]?|n\.o\b|n[*.]|#)"),
     // A cue that is too common a word to stand without "number".
     ("%ISNO%", r"[ \t]{0,3}%NO%[ \t]{0,2}(?:[:=#-]|[ \t](?:is|was|es|est|ist)[ \t])?[ \t]{0,3}"),
     (

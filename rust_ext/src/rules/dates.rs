@@ -14,9 +14,13 @@ pub fn listed_parts() -> Vec<(&'static str, String)> {
     let any_case = |words: String| format!("(?i:{words})");
     let names = |language| any_case(alternatives(month_names(language, "text")));
     let days = |language| any_case(alternatives(weekdays_of(language)));
+    // In small letters "may" and "march" are verbs.
+    let full = entries("months").iter().filter(|month| month.has("full") && !matches!(month.word, "may" | "march"));
+    let full = full.map(|month| plain(month.word));
     let text = entries("weekdays").iter().filter(|day| day.has("text")).map(|day| plain(day.word));
     vec![
         ("%MONTH%", any_case(alternatives(months("text").map(|(_, name)| name)))),
+        ("%MONTH_FULL%", format!("(?:May|March|{})", any_case(alternatives(full)))),
         ("%MONTH_JOINED%", any_case(alternatives(months("joined").map(|(_, name)| name)))),
         ("%MONTH_EN%", names(English)),
         ("%MONTH_FR%", names(French)),
@@ -93,8 +97,8 @@ pub const RULES: &[Rule] = &[
         "date_day_month",
         "DATE",
         Rank::Form,
-        "day and month in numbers behind a preposition: on 3/14, le 14/03, el 14/3, am 14.3.",
-        r"(?i:on|since|until|from|through|thru|seen|labs?|follow-?up|f/u|d/c|discharged?|admitted|admit|visit|appt|cath|cabg|surgery|sortie|entree|biologie|rdv|analitica|alta|ingreso|cita|control|labor|kontrolle|dated?:?|dob:?|le|du|au|depuis|el dia|el|al|dia|fecha:?|am|vom|seit|bis|ab|zum|(?-i:Mo|Di|Mi|Do|Fr|Sa|So))[ \n](%DAY%/%DAY%|%DAY%\.(?:0?[1-9]|1[0-2])\.)",
+        "day and month in numbers behind a preposition: on 3/14, le 14/03, el 14/3, am 14.3., le 14 03 1958",
+        r"(?i:on|since|until|from|through|thru|seen|labs?|follow-?up|f/u|d/c|discharged?|admitted|admit|visit|appt|cath|cabg|surgery|sortie|entree|biologie|rdv|analitica|alta|ingreso|cita|control|labor|kontrolle|dated?:?|dob:?|le|du|au|depuis|el dia|el|al|dia|fecha:?|am|vom|seit|bis|ab|zum|(?-i:Mo|Di|Mi|Do|Fr|Sa|So))[ \n](%DAY%/%DAY%|%DAY%\.(?:0?[1-9]|1[0-2])\.|%DAY% (?:0[1-9]|1[0-2]) %YEAR%)",
         is_day_month,
     ),
     rule(
@@ -160,8 +164,8 @@ pub const RULES: &[Rule] = &[
         "date_month_first",
         "DATE",
         Rank::Form,
-        "a month's name and a day or a year",
-        r"%MONTH%(?:\.?,?[\s/-]{1,2}(?i:(?:de |del |of )(?:ano )?(?:de )?)?%YEAR%|\.?[\s-]{1,2}(?i:the )?%DAY%(?i:st|nd|rd|th)?(?:(?:[,.]|,?\s)\s?(?:%YEAR%|'\d{2}))?)",
+        "a month's name and a day or a year, of two digits too: juin 98",
+        r"%MONTH%(?:\.?,?[\s/-]{1,2}(?i:(?:de |del |of )(?:ano )?(?:de )?)?%YEAR%|\.?[\s-]{1,2}(?i:the )?%DAY%(?i:st|nd|rd|th)?(?:(?:[,.]|,?\s)\s?(?:%YEAR%|'\d{2}))?)|%MONTH_FULL% (?:3[2-9]|[4-9]\d)",
         is_no_amount,
     ),
     rule(
@@ -208,8 +212,8 @@ pub const RULES: &[Rule] = &[
         "date_year",
         "DATE",
         Rank::Form,
-        "a year behind a preposition: in 2004, since 1998, en 2004, año 2004, depuis 1998, seit 1998, and the one it is joined to",
-        r"(?i:in|since|until|till|from|by|during|circa|around|early|late|mid|fall|spring|summer|winter|autumn|en|desde|hasta|durante|del?|hacia|entre|ano|anos|depuis|annee|jusqu'en|des|vers|seit|im jahr|jahr|jahrgang|jg\.|bis|ab|between|before|after|year|of|born|nacid[oa]|nee?)[ -](?i:(?:en )?(?:el |l'|the |los )?)((?i:(?:ano|annee|year|jahr)s? )?%YEAR%)(?:(?: ?[-/] ?|,? (?i:a|y|e|o|and|to|et|ou|und|bis|au|hasta|through|en|in) )(?i:(?:en|in|el) )?(?i:el )?((?i:ano )?%YEAR%))?(?:(?: ?[-/] ?|,? (?i:a|y|e|o|and|to|et|und|bis|au|hasta) )(?i:(?:en|in) )?(%YEAR%))?",
+        "a year behind a preposition: in 2004, since 1998, en 2004, año 2004, depuis 1998, seit 1998, fin 2004, and the one it is joined to",
+        r"(?i:in|since|until|till|from|by|during|circa|around|early|late|mid|fall|spring|summer|winter|autumn|debut|mi|fin|courant|avant|apres|ete|automne|hiver|printemps|anfang|mitte|ende|vor|nach|sommer|herbst|fruhjahr|en|desde|hasta|durante|del?|hacia|entre|ano|anos|depuis|annee|jusqu'en|des|vers|seit|im jahr|jahr|jahrgang|jg\.|bis|ab|between|before|after|year|of|born|nacid[oa]|nee?)[ -](?i:(?:en )?(?:el |l'|the |los )?)((?i:(?:ano|annee|year|jahr)s? )?%YEAR%)(?:(?: ?[-/] ?|,? (?i:a|y|e|o|and|to|et|ou|und|bis|au|hasta|through|en|in) )(?i:(?:en|in|el) )?(?i:el )?((?i:ano )?%YEAR%))?(?:(?: ?[-/] ?|,? (?i:a|y|e|o|and|to|et|und|bis|au|hasta) )(?i:(?:en|in) )?(%YEAR%))?",
         is_year,
     ),
 ];
@@ -276,7 +280,7 @@ fn is_compact_date(hit: &mut Hit) -> bool {
 
 /// A day and a month in one order or the other, and not a fraction, a blood pressure or a row of numbers.
 fn is_day_month(hit: &mut Hit) -> bool {
-    let mut parts = hit.piece().split(|byte| matches!(byte, b'/' | b'.')).map(num_value);
+    let mut parts = hit.piece().split(|byte| matches!(byte, b'/' | b'.' | b' ')).map(num_value);
     let (first, second) = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
     // 1/3 distal, 1/2 tablet: no day of a month is written so before a word.
     let word = matches!(hit.after(), [b' ', b'a'..=b'z', b'a'..=b'z', ..]) && !hit.after().starts_with(b" at ");

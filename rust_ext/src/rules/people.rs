@@ -4,7 +4,9 @@ use std::sync::LazyLock;
 
 use super::{Hit, Rank, Rule, behind_last, behind_last_row, rule};
 use crate::detect::common::Class;
-use crate::word_lists::{Language, WordSet, Words, alternatives, is_first_name, is_listed_name, marked, month_names};
+use crate::word_lists::{
+    Language, WordSet, Words, alternatives, is_first_name, is_listed_name, marked, month_names, months, plain, words,
+};
 
 /// Particles and titles, from the word lists; those of doctors and professors have more forms than a list.
 pub fn listed_parts() -> Vec<(&'static str, String)> {
@@ -76,6 +78,14 @@ pub const RULES: &[Rule] = &[
             is_before_a_birth,
         )
     },
+    rule(
+        "name_reversed",
+        "NAME",
+        Rank::Form,
+        "a surname in capitals before a first name of the lists: LEFEBVRE Marie-Claude, EL AMRANI Karim, MILLER, John",
+        r"(?:(?:LE|LA|DE|DU|EL|AL|BEN|VAN|VON|DA|DI|DOS|SAN) ){0,2}[A-Z](?:['-]?[A-Z]){3,24}(?: [A-Z](?:['-]?[A-Z]){2,24})?,? [A-Z][a-z]{2,}(?:-[A-Z][a-z]{2,})?",
+        is_reversed_name,
+    ),
     rule(
         "name_hl7",
         "NAME",
@@ -149,6 +159,32 @@ fn is_before_a_birth(hit: &mut Hit) -> bool {
     }
     (hit.start, hit.end) = (hit.start - (before.len() - start), hit.start - signs);
     super::values::is_field_name(hit)
+}
+
+/// The last word is a first name, the others are neither words of the corpus, nor of forms or places, nor names of fields.
+fn is_reversed_name(hit: &mut Hit) -> bool {
+    static NO_SURNAMES: LazyLock<WordSet> = LazyLock::new(|| {
+        let lists =
+            ["no names", "next fields", "nobody", "heads before", "titles as written"].into_iter().flat_map(words);
+        let small =
+            lists.chain(months("text").map(|(_, month)| month)).map(|word| &*plain(word).to_ascii_lowercase().leak());
+        small.collect()
+    });
+    let piece = hit.piece();
+    let Some(space) = piece.iter().rposition(|byte| *byte == b' ') else { return false };
+    let surname = piece[..space].strip_suffix(b",").unwrap_or(&piece[..space]);
+    let is_word = |word: &[u8]| {
+        let small = String::from_utf8_lossy(word).to_ascii_lowercase();
+        NO_SURNAMES.has(small.as_bytes())
+            || is_medical(word)
+            || hit.common.is_some_and(|common| common.class(&small) == Class::Common)
+    };
+    let first = piece[space + 1..].split(|byte| *byte == b'-').next().unwrap_or_default();
+    let is_field = || super::Fields::shipped().is_ok_and(|fields| fields.of_cell(surname, 0, surname.len()).is_some());
+    is_first_name(&String::from_utf8_lossy(first).to_ascii_lowercase())
+        && !is_word(first)
+        && !surname.split(|byte| *byte == b' ').any(|word| word.len() > 3 && is_word(word))
+        && !is_field()
 }
 
 /// Two to four capitalised words stand before it; they are what is found, not the credential.
