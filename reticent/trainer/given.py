@@ -246,7 +246,12 @@ def _merge_adapter(net: PreTrainedModel, adapter: Path) -> PreTrainedModel:
     from peft import PeftModel
 
     try:
-        merged = PeftModel.from_pretrained(net, str(adapter), is_trainable=False).merge_and_unload()
+        wrapped = PeftModel.from_pretrained(net, str(adapter), is_trainable=False)
+        # Weights that find no place are a warning at most; this call returns their names.
+        found = wrapped.load_adapter(str(adapter), "default", is_trainable=False)
+        if found.missing_keys or found.unexpected_keys:
+            raise KeyError
+        merged = wrapped.merge_and_unload()
     except Exception as error:  # the library raises nothing narrower
         raise ArtifactError(
             f"{adapter}: does not fit the base model ({type(error).__name__}); is it the base that it was trained on?"

@@ -26,6 +26,7 @@ from fixtures.command import command
 from fixtures.jobs import Recorder
 from fixtures.models import toy_model, toy_tokenizer
 from fixtures.stores import make_store
+from safetensors.torch import load_file, save_file
 
 from reticent.audit.config import VerdictConfig
 from reticent.audit.evidence.audit import AuditEvidence
@@ -33,7 +34,7 @@ from reticent.audit.evidence.json_form import from_json
 from reticent.audit.judgement.rows import BEYOND, NO_HEAD, NOT_SHOWN, WITHIN
 from reticent.audit.membership.names import STATES
 from reticent.audit.scoring.endpoint import score_endpoint
-from reticent.core.errors import ReticentError
+from reticent.core.errors import ArtifactError, ReticentError
 from reticent.core.json_toml import read_json
 from reticent.core.progress import Progress
 from reticent.engine.synthetic import SynthConfig, synthesize
@@ -621,6 +622,15 @@ def test_an_adapter_is_judged_beside_its_base_and_its_merge_is_the_same_model(pl
     taken = [load_model(tmp_path / name, "clm")(input_ids=ids).logits for name in ("alone", "merged")]
     assert torch.allclose(taken[0], wrapped.eval()(input_ids=ids).logits, atol=1e-4)
     assert torch.allclose(taken[0], taken[1], atol=1e-4)
+    shutil.copytree(tmp_path / "adapter", tmp_path / "other")
+    weights = load_file(tmp_path / "adapter" / "adapter_model.safetensors")
+    few = dict(list(weights.items())[2:])
+    of_headless = {name.replace("model.transformer.", "model."): weight for name, weight in weights.items()}
+    deeper = {**weights, **{name.replace(".h.0.", ".h.9."): weight.clone() for name, weight in weights.items()}}
+    for other in (few, of_headless, deeper):  # the library takes what fits, and leaves the rest as it was drawn
+        save_file(other, tmp_path / "other" / "adapter_model.safetensors")
+        with pytest.raises(ArtifactError, match="does not fit the base model"):
+            write_given(str(tmp_path / "other"), str(place / "base"), "clm", tmp_path / "none")
     run = split_of(values_of(place, str(tmp_path / "run"), subject={"model": str(tmp_path / "adapter")}))
     assert (run.folder / "models" / "subject" / "given" / "epoch-0001" / "tokenizer.json").is_file()
     members = pq.read_table(place / "theirs.parquet").column("text").to_pylist()
