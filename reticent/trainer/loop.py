@@ -384,8 +384,10 @@ def train(
             StateWriter(out, identity, world) as writer,
         ):
             reader = LossReader(state, metrics, world, config.logging_steps, out)
-            # Of this process alone; the state has the sum over all.
+            # Of this process alone; the state has the sum over all. The epochs are the same, so that they add up.
             ledger = state.ledger if world.is_main else Ledger()
+            for epoch, row in state.ledger.epochs.items():
+                ledger.begin_epoch(epoch, row["protection"])
             run = _Run(
                 model,
                 optimizer,
@@ -433,9 +435,12 @@ def train(
                 if is_kept and state.epoch <= config.num_epochs and not state.ended:
                     run.save()  # a checkpoint stays where the training fails later
             # Of a stop by the last step: nothing is trained again, the rest is written next time.
-            if world.sum(stop.asked)[0] or keep_state:
+            stops = world.sum(stop.asked)[0]
+            if stops or keep_state:
                 run.save()
             writer.wait()  # it must not come after the state is deleted
+            if stops:  # a signal to one process stops all
+                raise SystemExit(128 + signal.SIGTERM)
         cost = step.finish(state.step)
         at_error.pop_all()
         if adapter:

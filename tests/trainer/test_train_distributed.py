@@ -68,7 +68,18 @@ def trainings(out, rank):
         if said["step"] == 2 and rank == 1:
             signal.raise_signal(signal.SIGINT)
 
+    def stop(said):
+        if said["step"] == said["num_steps"] and rank == 1:
+            signal.raise_signal(signal.SIGINT)
+
     kind, recipe, store, accumulation = CASES["bert"]
+    try:
+        run(kind, recipe, out / "ended", model=dropping(kind), store=store(), progress=stop,
+            **SETTINGS, gradient_accumulation_steps=accumulation)
+    except (KeyboardInterrupt, SystemExit) as end:
+        found["ended"] = f"{type(end).__name__} {end}"
+    run(kind, recipe, out / "ended", model=dropping(kind), store=store(),
+        **SETTINGS, gradient_accumulation_steps=accumulation)
     for name in ("stopped", "stopped shared"):
         try:
             run(kind, recipe, out / name, model=dropping(kind), store=store(), progress=progress,
@@ -199,6 +210,17 @@ def test_a_signal_to_one_process_stops_both_before_the_same_step(name: str, fold
     run(kind, recipe, tmp_path, model=dropping(kind), store=store(), **settings)
     assert_same_weights(folder / name, tmp_path)
     assert (folder / name / "ledger.json").read_bytes() == (tmp_path / "ledger.json").read_bytes()
+
+
+def test_two_processes_that_were_stopped_by_the_last_step_write_what_is_left(folder: Path) -> None:
+    said = [json.loads((folder / f"found-{rank}.json").read_text())["ended"] for rank in (0, 1)]
+    assert said == ["SystemExit 143", "KeyboardInterrupt "]
+    _, recipe, store, _ = CASES["bert"]
+    verdict = verify_ledger(read_ledger(folder / "ended" / "ledger.json"), store(), get_recipe(recipe))
+    assert verdict.mismatches == []
+    assert sorted(path.name for path in (folder / "ended").iterdir()) == [
+        "epoch-0002", "ledger.json", "metrics.jsonl", "timings.jsonl"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("clipping", private.CLIPPINGS)
