@@ -162,6 +162,8 @@ def _protection_text(recipe: Recipe, guarantee: Guarantee | None, spent: Guarant
     direct = recipe.never_target & DIRECT or recipe.context != "keep"
     indirect = recipe.never_target & INDIRECT or recipe.replaces_indirect
     kinds = {"direct identifiers": direct, "indirect identifiers": indirect}
+    if recipe.text == "pseudonymised" and not direct:  # X stands for them
+        del kinds["direct identifiers"]
     kept, others = ([kind for kind, is_kept in kinds.items() if bool(is_kept) == side] for side in (True, False))
     if kept:
         sentences.append(MEANINGS["protected"].format(which=" or ".join(kept)))

@@ -233,6 +233,15 @@ def test_the_card_of_a_recipe_that_replaces_rare_words_alone_says_that_it_protec
     assert "never a prediction target" in card
 
 
+def test_the_card_of_a_recipe_that_reads_x_does_not_say_that_direct_identifiers_were_targets(tmp_path: Path) -> None:
+    recipe = custom_recipe("x", "clma", {"never_target": ["indirect"]})
+    write_model(toy_model("gpt2"), load_tokenizer(toy_tokenizer("gpt2")), tmp_path / "model", recipe=recipe, epoch=8)
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "as indirect identifiers were context" in card
+    assert "replaced by X" in card
+    assert "like any other" not in card
+
+
 def test_the_head_of_a_card_is_yaml_whatever_the_recipe_is_called(tmp_path: Path) -> None:
     write_card(tmp_path, "# Card\n", tags=["no", "a: b"])
     card = ModelCard.load(tmp_path / "README.md")
