@@ -205,16 +205,12 @@ class Texts:
         return shown
 
     def interval(self, estimate: Estimate | None, *, area: bool = False, threshold: float | None = None) -> str:
-        """Return the ends of a confidence interval as text, rounded outwards for a share of 0 or 1; empty without an
+        """Return the ends of a confidence interval as text, rounded outwards for a 0 or 1; empty without an
         interval."""
         if estimate is None or estimate.value is None or estimate.low is None or estimate.high is None:
             return ""
-        low, high = estimate.low, estimate.high
-        if estimate.value == 0 and not area:  # a bound of a zero is never rounded to less
-            high = math.ceil(1000 * high - 1e-9) / 1000
-        if estimate.value == 1 and not area:  # nor that of a one to more
-            low = math.floor(1000 * low + 1e-9) / 1000
         digits = _num_decimals(estimate, area, threshold)
+        low, high = outward_ends(estimate.value, estimate.low, estimate.high, digits)
         return self.range(self._number_text(low, area, digits), self._number_text(high, area, digits))
 
     def _number_text(self, value: float, area: bool, digits: int) -> str:
@@ -237,6 +233,21 @@ def _num_decimals(estimate: Estimate, area: bool, threshold: float | None) -> in
     seem to lie on ``threshold``'s other side."""
     digits = 2 if area else 3
     return digits if threshold is None else digits_beside(threshold, estimate, digits)
+
+
+def outward_ends(value: float, low: float, high: float, digits: int) -> tuple[float, float]:
+    """Return an interval's ends such that with this number of decimals the bound of a 0 is not rounded to less, nor
+    that of a 1 to more.
+
+    >>> outward_ends(0.0, 0.0, 0.00037, 3), outward_ends(1.0, 0.99963, 1.0, 3)
+    ((0.0, 0.001), (0.999, 1.0))
+    """
+    scale = 10**digits
+    if value == 0:
+        high = math.ceil(scale * high - 1e-9) / scale
+    if value == 1:
+        low = math.floor(scale * low + 1e-9) / scale
+    return low, high
 
 
 def digits_beside(threshold: float, estimate: Estimate | float | None, digits: int = 3) -> int:

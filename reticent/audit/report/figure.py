@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeGuard, TypeVar
 import numpy as np
 
 from reticent.audit.stats.estimate import Estimate
-from reticent.audit.texts import ENGLISH, Texts
+from reticent.audit.texts import ENGLISH, Texts, outward_ends
 from reticent.trainer.recipes import parted_name
 
 P = ParamSpec("P")
@@ -271,7 +271,8 @@ def estimate_in_words(estimate: Estimate | None, t: Texts = ENGLISH) -> str:
         return t("common.not_measured")
     if estimate.low is None or estimate.high is None:
         return value_in_words(estimate, t)
-    ends = t.range(_two_digits(estimate.low, t), _two_digits(estimate.high, t))
+    low, high = outward_ends(estimate.value, estimate.low, estimate.high, 2)
+    ends = t.range(_two_digits(low, t), _two_digits(high, t))
     return t("plots.value_95_interval_interval", value=value_in_words(estimate, t), interval=ends)
 
 

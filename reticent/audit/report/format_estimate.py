@@ -6,7 +6,7 @@ import math
 
 from reticent.audit.evidence.leakage import Privacy
 from reticent.audit.stats.estimate import Estimate
-from reticent.audit.texts import ENGLISH, NO_BREAK, Texts, digits_beside
+from reticent.audit.texts import ENGLISH, NO_BREAK, Texts, digits_beside, outward_ends
 
 
 def value(estimate: Estimate | None, digits: int = 3, t: Texts = ENGLISH) -> str:
@@ -25,11 +25,13 @@ def value(estimate: Estimate | None, digits: int = 3, t: Texts = ENGLISH) -> str
 
 
 def ends(estimate: Estimate | None, digits: int = 3, t: Texts = ENGLISH) -> str:
-    """Return an estimate's interval as text, for the small line under its value; empty without one, and where the value
-    is a dash."""
+    """Return an estimate's interval as text, for the small line under its value, rounded outwards for a 0 or 1; empty
+    without one, and where the value is a dash."""
     if estimate is None or estimate.low is None or estimate.high is None or value(estimate) == "–":
         return ""
-    return t.range(t.number(estimate.low, digits), t.number(estimate.high, digits))
+    assert estimate.value is not None  # else it is a dash
+    low, high = outward_ends(estimate.value, estimate.low, estimate.high, digits)
+    return t.range(t.number(low, digits), t.number(high, digits))
 
 
 def beside(number: float, threshold: float, t: Texts = ENGLISH) -> str:

@@ -115,15 +115,16 @@ def _seed_range(estimate: Estimate | None) -> str:
 
 
 def _estimate_text(estimate: Estimate | None, *, interval: bool = True) -> str:
-    """Return an estimate as text with its interval, whose rounded ends still hold the value."""
+    """Return an estimate as text with its interval, whose rounded ends still hold the value, with room where there is
+    some: a zero keeps its bound."""
     if estimate is None or estimate.value is None:
         return "-"
     if not interval or estimate.low is None or estimate.high is None:
         return f"{estimate.value:.3f}"
     low, high = round(estimate.low, 2), round(estimate.high, 2)
-    if low > estimate.value:  # rounded past the value, which it holds
+    if low >= estimate.value > estimate.low:  # rounded to the value or past it
         low = math.floor(100 * estimate.low) / 100
-    if high < estimate.value:
+    if high <= estimate.value < estimate.high:
         high = math.ceil(100 * estimate.high) / 100
     low_shown, high_shown = (f"{end:.2f}".removeprefix("0") for end in (low, high))
     return f"{estimate.value:.3f} [{low_shown}, {high_shown}]"

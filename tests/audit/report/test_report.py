@@ -286,6 +286,15 @@ def test_a_zero_without_a_bound_is_not_shown() -> None:
     assert leaks(from_json(Privacy, leakage(0)), 5) == ("0", "of\xa0200; at\xa0most\xa07.3\xa0%")
 
 
+def test_the_bound_of_a_zero_is_not_rounded_away_where_many_people_were_asked() -> None:
+    zero, one = as_estimate(estimate(0.0, 0.0, 0.0004, n=8000)), as_estimate(estimate(1.0, 0.9996, 1.0, n=8000))
+    assert (ends(zero), ends(one)) == ("0.000 to 0.001", "0.999 to 1.000")
+    models = entries(model("clm", "clm", 1))
+    models[0].privacy["both"] = replace(models[0].privacy["both"], types=one)
+    cells = {column.header: list(column.cells) for column in summary_table(models).columns}
+    assert cells["privacy"] == ["1.000 [.99, 1.00]"]
+
+
 def test_numbers_are_written_plainly() -> None:
     assert value(as_estimate(estimate(-0.0001, -0.02, 0.02))) == "0.000"
     assert ends(as_estimate(estimate(-0.1, -0.25, 0.0))) == "−0.250 to 0.000"
