@@ -112,7 +112,10 @@ class Texts:
         return spaced(text) if self.language == "fr" else text
 
     def _is_singular(self, count: object) -> bool:
-        """Return whether a noun that follows this count is singular in this language (in French also after 0)."""
+        """Return whether a noun that follows this count is singular in this language (in French below 2, as after 0
+        and 1,5)."""
+        if isinstance(count, str):  # a fraction, see `epochs`
+            return self.language == "fr" and float(count.replace(",", ".")) < 2
         return count == 1 or (self.language == "fr" and count == 0)
 
     def evidence(self, text: str) -> str:

@@ -225,6 +225,9 @@ def test_a_count_chooses_the_form_of_its_text() -> None:
     assert english("documents.more_labels", count=0) == "0 more labels"
     assert french("documents.more_labels", count=0) == "encore 0 catégorie"
     assert french("documents.more_labels", count=2) == "encore 2 catégories"
+    assert english("risks.n_epochs", count=english.epochs(1.5)) == "1.5 epochs"
+    assert french("risks.n_epochs", count=french.epochs(1.5)) == "1,5 époque"
+    assert french("risks.n_epochs", count=french.epochs(2.5)) == "2,5 époques"
 
 
 def test_what_the_catalogue_has_not_is_shown_and_ends_no_run() -> None:

@@ -189,6 +189,8 @@ def test_the_meaning_of_a_rank(rank: int | None, said: bool | None, level: str) 
     page = self_page([finding], language="en", invented=True)
     assert "1 answer in 10\N{NO-BREAK SPACE}000 " in page
     assert "within 100 answers the chance that it shows is 1.0 %" in page
+    french = self_page([finding], language="fr", invented=True)
+    assert "la chance qu’elle apparaisse est de 1,0\N{NO-BREAK SPACE}%" in french
 
 
 @pytest.mark.parametrize(

@@ -621,7 +621,7 @@ def explain_epsilon(guarantee: str, t: Texts) -> str:
         return f" {of_weights} {t('common.protects_nobody', limit=t.count(int(MEANINGLESS)))}"
     factor = math.exp(epsilon)
     shown_factor = t.count(math.ceil(factor)) if factor >= 10 else t.plain(f"{math.ceil(10 * factor) / 10:.1f}")
-    said = {"factor": shown_factor, "epsilon": t.plain(f"{epsilon:g}"), "delta": show_delta(delta)}
+    said = {"factor": shown_factor, "epsilon": t.plain(f"{epsilon:g}"), "delta": t.plain(show_delta(delta))}
     in_words = t(f"common.surer.{unit}", **said)
     return f" {of_weights} {in_words}"
 

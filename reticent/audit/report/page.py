@@ -417,7 +417,7 @@ def self_html(
         called=label,
         heading=lambda target: capital(label(target)),
         one_in=lambda likelihood: _one_in(likelihood, t),
-        hundred=lambda likelihood: _percent_of_chance(within_hundred(likelihood)),
+        hundred=lambda likelihood: t.plain(_percent_of_chance(within_hundred(likelihood))),
     )
     return environment.get_template("self.html.j2").render(findings=findings, invented=invented)
 

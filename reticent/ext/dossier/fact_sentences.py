@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from reticent.audit.report.findings import explain_epsilon, joint_epsilon_sentence, random_weights_sentences
+from reticent.audit.report.selectors import broken_rule
 from reticent.audit.stats.seeds import max_num_trainings
 from reticent.audit.texts import STATED, Marked, capital
 
@@ -226,7 +227,9 @@ def _sentences_on_measures(context: Context) -> Iterator[str]:
     """Yield sentences on the measures that protect individuals, from the documents to the training."""
     yield from _sentences_on_protection(context)
     if setting(context.audit, "subject") is None:
-        yield context.words("facts.a_word_that_was_protected_was_never_a")
+        if not any(broken_rule(model.evidence) for model in context.models):
+            yield context.words("facts.a_word_that_was_protected_was_never_a")
+        yield context.words("facts.only_listed_files_leave")
 
 
 def _sentences_on_capacity(context: Context) -> Iterator[str]:

@@ -536,7 +536,9 @@ def test_what_the_institution_says_stands_where_it_belongs_and_else_a_line_to_wr
 
 def test_a_model_that_broke_its_rule_is_beyond_whatever_else_was_found() -> None:
     audit = tiny_audit()
+    assert "A word that was protected was never a target" in rendered(audit)
     audit["models"][-1]["ledger"]["violations"] = 3
+    assert "A word that was protected was never a target" not in rendered(audit)
     page = text_of(parsed(rendered(audit)))
     assert "Training broke its own rule: protected words were among its targets." in page
 

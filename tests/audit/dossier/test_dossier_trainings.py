@@ -106,8 +106,8 @@ def test_the_guarantee_of_a_training_is_in_the_language_of_the_page(guarantee: G
          "of a given person “was trained on” at most 2,981 times (e to the 8) as often", "d’une personne donnée"),
         (Guarantee(epsilon=1.0, delta=1e-5, unit="record"),
          "of a given document “was trained on” at most 2.8 times (e to the 1) as often", "d’un document donné"),
-        (Guarantee(epsilon=0.5, delta=1e-3, unit="household"),
-         "of a given household “was trained on” at most 1.7 times (e to the 0.5) as often", "d’un foyer donné"),
+        (Guarantee(epsilon=0.5, delta=1.5e-3, unit="household"),
+         "of a given household “was trained on” at most 1.7 times (e to the 0.5) as often", "faux, à 1,5e-3 près"),
     ],
 )  # fmt: skip
 def test_an_epsilon_is_said_in_words_with_its_unit_in_report_and_dossier(

@@ -25,6 +25,7 @@ from fixtures.audits import (
     estimate,
     evidence,
     filled,
+    headed_audit,
     leakage,
     model,
     published,
@@ -293,6 +294,14 @@ def test_the_bound_of_a_zero_is_not_rounded_away_where_many_people_were_asked() 
     models[0].privacy["both"] = replace(models[0].privacy["both"], types=one)
     cells = {column.header: list(column.cells) for column in summary_table(models).columns}
     assert cells["privacy"] == ["1.000 [.99, 1.00]"]
+
+
+def test_a_head_is_not_said_to_be_protected_as_the_model_below_it(render: Any) -> None:
+    tables = [t for t in render(headed_audit()).iter("table") if t.get("id") in ("heads", "head-names")]
+    found = " ".join(text for table in tables for text in table.itertext())
+    assert "classify/ppmlm" in found
+    assert "tag/mlm" in found
+    assert "ever a target" not in found
 
 
 def test_numbers_are_written_plainly() -> None:
@@ -1028,7 +1037,8 @@ def test_an_invalid_attack_neither_distinguishes_nor_reassures() -> None:
     assert "Who took part is distinguishable" not in said["found"]
     assert "nothing can be said of clm and ppclm" in said["found"]
     assert (
-        "tell members from held-out people without any model (area 0.65, 0.55 to 0.75; causal tokens)" in said["sure"]
+        "tell members from held-out people without any model (area 0.65, 0.55 to 0.75; for the causal models)"
+        in said["sure"]
     )
     assert "even the causal base model tells members from held-out people" in said["sure"]
     assert "Ask again who was in the data of clm and ppclm" in said["next"]
