@@ -2,7 +2,7 @@
 # Needed: Python >= 3.11, a Rust toolchain, make. Everything else goes into .venv.
 #
 #   make demo            a first table after a minute (one model, all stages), then the whole demo: generate a small
-#                        hospital, protect it, train, attack, report (about 5 minutes on 2 cores)
+#                        hospital, protect it, train, attack, report (about 7 minutes on 2 cores)
 #   make test            the tests, about 9 minutes on two cores (make test-slow: also with real pre-trained models,
 #                        and every property with eight times as many examples)
 #   make test-fast       without those that run a job or a model or draw many figures: about 2 minutes
