@@ -100,7 +100,7 @@ def test_no_text_makes_a_claim() -> None:
 #: Keys that are made where they are used: the beginning of each, and what may follow.
 MADE = re.compile(
     r"(objectives|recipes|policies|canaries|plots|identifiers|questions|adversaries|card\.figures|self\.(levels|origins|rank|means|means_not)"
-    r"|terminal|evidence|crosswalk\.(paragraphs|others)|ladder|probe\.(axis|density|soft)_|findings\.gets_|dossier\.access_|common\.surer\.|reach\.charged)"
+    r"|terminal|evidence|crosswalk\.(paragraphs|others)|ladder|probe\.(axis_|density_|soft_|counts\.)|findings\.gets_|dossier\.access_|common\.surer\.|reach\.charged)"
 )
 
 

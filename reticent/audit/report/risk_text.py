@@ -185,7 +185,8 @@ def _explanation(recipe: Recipe | None, model: ModelEvidence, audit: AuditEviden
     the recipe is unknown."""
     if model.start is not None:
         made = "verdict.on_top_of_start_protected" if model.protects else "verdict.on_top_of_start"
-        return words(made, objective=words(OBJECTIVES[model.objective]), start=model.start)
+        start = words("evidence.the_base_model") if model.start == "base" else model.start
+        return words(made, objective=words(OBJECTIVES[model.objective]), start=start)
     if recipe is None and is_elsewhere(audit):
         made = "verdict.objective_trained_elsewhere" if model.recipe == SUBJECT else "verdict.objective_copy_of_it"
         return words(made, objective=words(OBJECTIVES[model.objective]), name=model.recipe)

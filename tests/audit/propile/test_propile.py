@@ -22,6 +22,7 @@ from reticent.audit.evidence.probe import Density
 from reticent.audit.report.format_estimate import value
 from reticent.audit.stats import intervals as statistics
 from reticent.audit.stats.intervals import clopper_pearson
+from reticent.audit.texts import Texts, catalogue
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.detect import make_detectors
 from reticent.ext.propile import probe as propile
@@ -580,6 +581,9 @@ def test_a_section_and_its_table_hold_no_item(tmp_path: Path, tokenizer: Any) ->
     )
     for name in ("name", "phone", "email"):  # the digits of a ZIP code may stand in any number
         assert not [value for value in ROWS[name] if value in shown]
+    found = section.models[0].results
+    assert {f"probe.counts.{key}" for row in found for key in row.counts} <= set(catalogue())
+    assert "lignes de la table\N{NO-BREAK SPACE}: " in probe_page(section, Texts("fr"))
 
 
 def test_few_are_not_counted_out() -> None:
