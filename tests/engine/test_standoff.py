@@ -213,6 +213,17 @@ def test_brat_parts_of_a_discontinuous_mark_are_mentions_of_one_entity(tmp_path:
     assert (second["text"], second["spans"]) == ("\ufeffÉ", [])
 
 
+@pytest.mark.parametrize("suffix", ["txt", "ann"])
+def test_brat_files_that_a_glob_names_by_one_suffix_come_with_their_other_halves(tmp_path: Path, suffix: str) -> None:
+    write(tmp_path / "a.txt", "Ann and Bob")
+    write(tmp_path / "a.ann", "T1\tNAME 0 3\tAnn\n")
+    before = open_corpus(tmp_path / f"*.{suffix}", format="brat")
+    assert before.fingerprint() == open_corpus(tmp_path, format="brat").fingerprint()
+    assert [marks(document) for document in documents(before)] == [[("NAME", "Ann")]]
+    write(tmp_path / "a.ann", "T1\tNAME 8 11\tBob\n")
+    assert open_corpus(tmp_path / f"*.{suffix}", format="brat").fingerprint() != before.fingerprint()
+
+
 def test_brat_relations_notes_and_attributes_mark_no_text(tmp_path: Path) -> None:
     write(tmp_path / "a.txt", "Ann left right ankle\n")
     lines = [line.replace("14 19", "15 20") for line in ANN.split("\n") if not line.startswith("T3")]

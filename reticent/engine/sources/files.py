@@ -435,6 +435,10 @@ def find_format(sources: Sequence[str | Path], format: str) -> tuple[Found, Form
             f"{where}: no file found ({_describe_formats(chosen)}){but or _advise_format(found.other_suffixes)}"
         )
     if chosen is not None:
+        if chosen.name == "brat":  # a glob may have named one of two
+            pairs = {file.with_suffix(suffix) for file in found.files for suffix in chosen.suffixes}
+            files = {*found.files, *(file for file in pairs if file.is_file())}
+            found.files = tuple(sorted(files, key=os.path.abspath))
         return found, chosen
     formats = {format_of(file) for file in found.files}
     first = formats.pop()
