@@ -701,6 +701,24 @@ ALTERNATIVES = (
         ("mail", b"Content-Transfer-Encoding: quoted-printable \n\nM=C3=BCller", "\nMüller"),
         ("mail", b"Content-Transfer-Encoding: base64\n\nTWFy\naWE", "\nMaria"),
         (
+            "mail",
+            b"Content-Transfer-Encoding: base64\n\nTWFy\naWE\n\nThe list of the ward\n",
+            "\nMaria\nThe list of the ward",
+        ),
+        ("mail", b"Content-Transfer-Encoding: base64\n\nTWFyaWE=\n____\nWard\n", "\nMaria\n____\nWard"),
+        (
+            "mail",
+            b"Content-Transfer-Encoding: x-uuencode\n\nSee:\nbegin 644 a.txt\n%36%R:6$ \n`\nend\nfoot\n",
+            "\nMaria\nSee:\n\nfoot",
+        ),
+        (
+            "rtf",
+            rb"{\rtf1 a{\shp{\*\shpinst\shpleft9{\sp{\sn x}{\sv 202}}{\shptxt \pard box\par \{}}"
+            rb"{\shprslt{\*\do{\dptxbxtext no}}}}b{\object\objemb{\*\objclass Word}{\*\objdata ff}"
+            rb"{\result {\pict ff}{\b seen}}}c{\*\do\dobxpage{\dptxbxtext old}}d}",
+            "a\nbox\n{\nb\nseen\nc\nold\nd",
+        ),
+        (
             "rtf",
             rb"{\rtf1 {\fonttbl{\f0\fnil Arial;}{\f1\fnil\fcharset204 Arial;}{\f2\fcharset161 x;}}"
             rb"\f0 \'e0 \f1 \'e0 \f2 \'e0}",
@@ -749,8 +767,23 @@ def test_an_attachment_of_mail_is_read_by_its_name_where_its_type_says_nothing()
     made = EmailMessage()
     made.set_content("See the report.")
     made.add_attachment(docx(["Seen today."]), maintype="application", subtype="octet-stream", filename="Report.DOCX")
-    made.add_attachment(b"\x00", maintype="application", subtype="octet-stream", filename="scan.bin")
+    made.add_attachment(b"\x00", maintype="image", subtype="png", filename="scan.png")
     assert text_of(bytes(made), "mail").split("\n") == ["", "See the report.", "Seen today."]
+
+
+def test_a_mail_of_which_a_part_is_not_read_is_read_and_the_part_listed(tmp_path: Path) -> None:
+    made = EmailMessage()
+    made.set_content("See the report.")
+    for subtype, data in (("msword", b"x"), ("pdf", b"x"), ("pdf", pdf("Seen today."))):
+        made.add_attachment(data, maintype="application", subtype=subtype, filename="a")
+    (tmp_path / "a.eml").write_bytes(bytes(made))
+    source = Exports(CorpusConfig(source=f"pages://{tmp_path}", individual="(.*)"), tmp_path)
+    (text,) = (row for batch in source.batches(["text"]) for row in batch.column(0).to_pylist())
+    assert text.split("\n") == ["", "See the report.", "Seen today."]
+    reasons = ("a type of content that is not read", "not PDF, or locked by a password")
+    assert source._unread == [Unread("a.eml", f"a part of it: {reason}") for reason in reasons]
+    with pytest.raises(UnreadableError, match="a part of it"):
+        text_of(bytes(made), "mail")
 
 
 def test_a_file_beside_a_page_of_mail_is_read_where_plain_text_is_preferred_to_the_page() -> None:
@@ -899,6 +932,18 @@ def test_what_is_filled_into_a_pdf_is_read_at_its_place(field: str) -> None:
         text_of(pdf("Please wait", dynamic, "/Annots[6 0 R]", *fields), "pdf")
 
 
+@pytest.mark.parametrize("value", ["123456789", "12 345"])
+def test_a_pdf_form_with_a_cell_for_each_letter_gives_whole_words(value: str) -> None:
+    fields = f"<</Subtype/Widget/Rect[110 715 300 735]/FT/Tx/T(a)/Ff 16777216/MaxLen 9/V({value})>>"
+    form = "/AcroForm<</Fields[6 0 R]/DA(/F1 12 Tf 0 g)/DR<</Font<</F1 5 0 R>>>>>>"
+    assert text_of(pdf("Number 1 2:", form, "/Annots[6 0 R]", fields), "pdf").split() == [
+        "Number",
+        "1",
+        "2:",
+        *value.split(),
+    ]
+
+
 @pytest.mark.parametrize(
     ("data", "kind", "reason"),
     [
@@ -925,7 +970,9 @@ def test_what_is_filled_into_a_pdf_is_read_at_its_place(field: str) -> None:
             "mail",
             "encoding of mail",
         ),
-        (b"Content-Transfer-Encoding: x-uuencode\n\n%3Whatever", "mail", "encoding of mail"),
+        (b"Content-Transfer-Encoding: x-uuencode\n\n%3Whatever", "mail", "not uuencoded"),
+        (b"Content-Transfer-Encoding: uue\n\nbegin 644 a\n%36%R:6$ \n", "mail", "not uuencoded"),
+        (b"Content-Transfer-Encoding: base64\n\nTWFy\n%% a\n" + b"TWFy" * 15, "mail", "not base64"),
         (b"<p>a</p>" + b"<div>" * 5000 + b"x", "html", "nested too deep"),
         (b"", "plain", "no text"),
     ],

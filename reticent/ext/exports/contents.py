@@ -8,6 +8,8 @@ library.
 from __future__ import annotations
 
 import base64
+import binascii
+import ctypes
 import email
 import email.policy
 import importlib
@@ -45,6 +47,12 @@ class UnreadableError(Exception):
     """The reason why a content is not read: a few words that quote nothing of it."""
 
 
+class PartlyRead(str):
+    """A text that is not the whole of its content, with the reason of each part that was not read."""
+
+    reasons: tuple[str, ...] = ()
+
+
 def base64_bytes(data: str) -> bytes:
     """Return the bytes that base64 text encodes; white space in it is ignored. Raise `UnreadableError` if it is not
     base64.
@@ -71,12 +79,14 @@ def text_of(data: bytes, kind: str, charset: str | None = None) -> str:
     (text,) = texts_of([(data, kind)], charset)
     if isinstance(text, UnreadableError):
         raise text
+    if isinstance(text, PartlyRead):
+        raise UnreadableError(f"a part of it: {text.reasons[0]}")
     return text
 
 
 def texts_of(contents: Sequence[tuple[bytes, str]], charset: str | None = None) -> list[str | UnreadableError]:
-    """Return for each (bytes, kind) its text, or the `UnreadableError` with the reason it cannot be read; kinds are the
-    keys of `KINDS`.
+    """Return for each (bytes, kind) its text (a `PartlyRead` where a part of it is not read), or the `UnreadableError`
+    with the reason it cannot be read; kinds are the keys of `KINDS`.
 
     Pages of HTML are read all at once, without the interpreter's lock: so other threads go on meanwhile.
     """
@@ -233,6 +243,28 @@ def _without_pictures(text: str) -> str:
     return result
 
 
+#: Groups of RTF whose text striprtf would leave out (boxes, and what objects show), signs of escapes, and braces.
+_OF_BOXES: Final = re.compile(
+    r"\{\s*(?:\\\*\s*)?\\(?:(shptxt|dptxbxtext|result)|shp|shpgrp|shpinst|do|object)(?![A-Za-z])|\\[^A-Za-z]|[{}]"
+)
+
+
+def _with_boxes(text: str) -> str:
+    """Return RTF in which text boxes and the results of objects are text on lines of their own, for striprtf."""
+    if not re.search(r"\\(?:shptxt|dptxbxtext|result)(?![A-Za-z])", text):
+        return text
+    is_box: list[bool] = []
+
+    def rewritten(found: re.Match[str]) -> str:
+        """Return what stands for the beginning or the end of a group."""
+        if found[0].startswith("{"):
+            is_box.append(found[1] is not None)
+            return "{\\par" if found[1] else "{\\none" if len(found[0]) > 1 else "{"
+        return "\\par}" if found[0] == "}" and is_box and is_box.pop() else found[0]
+
+    return _OF_BOXES.sub(rewritten, text)
+
+
 #: A font of RTF and its set of characters.
 _FONT: Final = re.compile(r"(?s)\\f(\d++)(?:(?!\\f\d).)*?\\fcharset(\d+)")
 
@@ -245,7 +277,7 @@ def _rtf(data: bytes, _: str | None) -> str:
     if data.count(b"\\fcharset") > MAX_FONTS:
         raise UnreadableError(f"more than {MAX_FONTS:,} fonts")
     # striprtf takes all between two links of a line for one, in quadratic time, where a brace stands behind the word.
-    marked = re.sub(r"(?i)(\\fldinst)\{", r"\1 {", _without_pictures(data.decode("latin-1")))
+    marked = re.sub(r"(?i)(\\fldinst)\{", r"\1 {", _with_boxes(_without_pictures(data.decode("latin-1"))))
     tabbed = re.sub(
         r"(?<!\\)((?:\\\\)*)\\(?:nest)?cell(?![A-Za-z])", r"\1\\tab", marked
     )  # striprtf writes | for a cell
@@ -278,15 +310,16 @@ def _pdf(data: bytes, _: str | None) -> str:
             logging.getLogger("pypdfium2").setLevel(logging.ERROR)  # it warns of other forms that have XFA, too
             document.init_forms()
             for number in range(len(document)):
-                page = document[number]
+                page, combs = document[number], list[str]()
                 if document.formenv:  # what is filled in becomes a part of the page, which is then opened anew
+                    combs = _comb_values(pdfium.raw, document, page)
                     page.flatten()
                     page.close()
                     page = document[number]
                 part = page.get_textpage()
                 if (size := size + part.count_chars()) > MAX_BYTES:
                     raise UnreadableError(f"unpacked it is larger than {MAX_BYTES >> 20} MiB")
-                pages.append(part.get_text_range().replace("\r\n", "\n").replace("\ufffe", "-"))
+                pages.append(_joined(part.get_text_range().replace("\r\n", "\n").replace("\ufffe", "-"), combs))
                 part.close()
                 page.close()
         except pdfium.PdfiumError:
@@ -296,6 +329,32 @@ def _pdf(data: bytes, _: str | None) -> str:
     text = "\n".join(pages)
     if not text.strip():
         raise UnreadableError("a PDF without a layer of text (a scan)")
+    return text
+
+
+#: The flag of a field of a PDF form that has a cell for each letter.
+_COMB: Final = 1 << 24
+
+
+def _comb_values(raw: Any, document: Any, page: Any) -> list[str]:
+    """Return what is filled into the fields of a page that have a cell for each letter; ``raw`` is PDFium itself."""
+    values = []
+    for number in range(raw.FPDFPage_GetAnnotCount(page)):
+        field = raw.FPDFPage_GetAnnot(page, number)
+        if raw.FPDFAnnot_GetFormFieldFlags(document.formenv, field) & _COMB:
+            value = (ctypes.c_ushort * (raw.FPDFAnnot_GetFormFieldValue(document.formenv, field, None, 0) // 2))()
+            raw.FPDFAnnot_GetFormFieldValue(document.formenv, field, value, ctypes.sizeof(value))
+            values.append(bytes(value).decode("utf-16-le", errors="replace").rstrip("\0"))
+        raw.FPDFPage_CloseAnnot(field)
+    return values
+
+
+def _joined(text: str, values: Sequence[str]) -> str:
+    """Return a text in which values that stand there letter by letter are written whole, each once."""
+    for value in values:
+        if len(letters := "".join(value.split())) > 1:
+            whole, apart = re.escape(letters), r"\s*".join(map(re.escape, letters))
+            text = re.sub(rf"(?<!\w)(?!{whole}){apart}(?!\w)", value.replace("\\", r"\\"), text, count=1)
     return text
 
 
@@ -443,66 +502,124 @@ def _odt(data: bytes, _: str | None) -> str:
 
 
 _PLAIN_OF_MAIL: Final = ("7bit", "8bit", "binary")
-_ENCODINGS_OF_MAIL: Final = (*_PLAIN_OF_MAIL, "quoted-printable", "base64")
+_ENCODINGS_OF_MAIL: Final = (
+    *_PLAIN_OF_MAIL, "quoted-printable", "base64", "x-uuencode", "uuencode", "x-uue", "uue",
+)  # fmt: skip
+#: Main types of parts that hold no text.
+_WITHOUT_TEXT: Final = ("image", "audio", "video")
+#: The lines before and behind uuencoded data.
+_BEGIN_OF_UU: Final = re.compile(r"(?m)^begin [0-7]{3,4} .*\n")
+_END_OF_UU: Final = re.compile(r"(?m)^end[ \t\r]*$")
+#: Base64, and behind it a line of words, or one that sets them off.
+_BASE64_AND_FOOTER: Final = re.compile(r"(?s)\s*+((?:[A-Za-z0-9+/]++={0,2}[ \t]*+\r?\n)++)(\s*(?:[-_=*#~]{2}|\S+ ).*)")
+#: A line of base64, where there should be none.
+_ENCODED: Final = re.compile(r"[A-Za-z0-9+/]{60}")
 #: A line may end with a carriage return alone, as for the library. (To look back from behind the word is faster.)
 _HEADS_OF_PARTS: Final = re.compile(rb"(?i)content-(?<![^\r\n].{8})[\w-]+:[^\r\n]*(?:(?:\r\n?|\n)[ \t][^\r\n]*)*")
 
 
 def _mail(data: bytes, _: str | None) -> str:
-    """Return the main header fields of a mail message and the text of its parts."""
+    """Return the main header fields of a mail message and the text of its parts; a `PartlyRead` if one is not read."""
     if any(len(found[0]) > MAX_HEAD for found in _HEADS_OF_PARTS.finditer(data)):
         raise UnreadableError(f"a head of mail larger than {MAX_HEAD >> 10} KiB")
     message: EmailMessage = email.message_from_bytes(data, policy=email.policy.default)  # type: ignore[assignment]
     if not message.keys():
         raise UnreadableError("not a message of mail")
-    return "\n".join(text for text, _ in _message_texts(message)).replace("\r\n", "\n")
+    unread: list[str] = []
+    result = PartlyRead("\n".join(text for text, _ in _message_texts(message, unread)).replace("\r\n", "\n"))
+    result.reasons = tuple(unread)
+    return result if unread else str(result)
 
 
-def _message_texts(message: EmailMessage) -> list[tuple[str, bool]]:
+def _message_texts(message: EmailMessage, unread: list[str]) -> list[tuple[str, bool]]:
     """Return the main header fields of a mail message (From, To, Cc, Date, Subject) as lines, a blank line, and the
-    texts of its parts, each with whether it is of a file."""
-    texts = _part_texts(message)
+    texts of its parts, each with whether it is of a file. Reasons of parts that are not read go into ``unread``."""
+    texts = _part_texts(message, unread)
     heads = [f"{name}: {message[name]}" for name in ("From", "To", "Cc", "Date", "Subject") if message[name]]
     return [*((line, False) for line in [*heads, ""]), *texts]
 
 
-def _part_texts(part: Any) -> list[tuple[str, bool]]:
+def _part_texts(part: Any, unread: list[str]) -> list[tuple[str, bool]]:
     """Return the texts of a part of a mail message, and of the parts inside it, each with whether it is of a file that
-    is attached. Of alternative forms one is taken, plain text preferred."""
+    is attached. Of alternative forms one is taken, plain text preferred. Reasons of parts that are not read are added
+    to ``unread``; the part is an error if nothing in it is read."""
     if any(len(value) > MAX_HEAD for _, value in part.raw_items()):
         raise UnreadableError(f"a head of mail larger than {MAX_HEAD >> 10} KiB")
     kind = kind_of_type(part.get_content_type())
     if part.get_content_type() == "application/octet-stream":  # its name says more
         kind = SUFFIXES.get(f".{(part.get_filename() or '').lower().rpartition('.')[2]}")
-    if part.get_content_type() == "multipart/alternative":
-        forms = [(each.get_content_type(), texts) for each in part.get_payload() if (texts := _part_texts(each))]
-        types = [form for form, _ in forms]
-        if forms:
-            forms.insert(0, forms.pop(types.index("text/plain" if "text/plain" in types else types[-1])))
-        # A file that is attached to another alternative is none of the text that is chosen.
-        found = [text for number, (_, texts) in enumerate(forms) for text in texts if number == 0 or text[1]]
-    else:
-        # What is damaged, in an encoding that it does not know, or has a comment there, the library gives back encoded.
-        head = part["content-transfer-encoding"]
-        encoding = head.cte if head else "7bit"
-        if kind is not None and encoding not in (_PLAIN_OF_MAIL if part.is_multipart() else _ENCODINGS_OF_MAIL):
-            raise UnreadableError("in an encoding of mail that is not read")
-        if head:
-            part.replace_header("content-transfer-encoding", encoding)
-        if part.is_multipart():
-            inner = part.get_payload()
-            found = (
-                _message_texts(inner[0]) if kind == "mail" else [text for each in inner for text in _part_texts(each)]
-            )
+    # What is damaged, in an encoding that it does not know, or has a comment there, the library gives back encoded.
+    head = part["content-transfer-encoding"]
+    encoding = head.cte if head else "7bit"
+    if kind is not None and encoding not in (_PLAIN_OF_MAIL if part.is_multipart() else _ENCODINGS_OF_MAIL):
+        raise UnreadableError("in an encoding of mail that is not read")
+    if head:
+        part.replace_header("content-transfer-encoding", encoding)
+    if part.is_multipart():
+        inner = part.get_payload()
+        if kind == "mail":
+            found = _message_texts(inner[0], unread)
+        elif part.get_content_type() == "multipart/alternative":
+            forms = [
+                (each.get_content_type(), texts)
+                for each, texts in zip(inner, _texts_of_parts(inner, unread), strict=True)
+                if texts
+            ]
+            types = [form for form, _ in forms]
+            if forms:
+                forms.insert(0, forms.pop(types.index("text/plain" if "text/plain" in types else types[-1])))
+            # A file that is attached to another alternative is none of the text that is chosen.
+            found = [text for number, (_, texts) in enumerate(forms) for text in texts if number == 0 or text[1]]
         else:
-            content = part.get_payload(decode=True)
-            if kind is None or not isinstance(content, bytes) or not content.strip():
-                return []
-            if encoding == "base64":
-                data = "".join(part.get_payload().split())  # which may lack the signs that fill it up
-                content = base64_bytes(data + "=" * (-len(data) % 4))
-            found = [(text_of(content, kind, part.get_content_charset()).strip("\r\n"), False)]
+            found = [text for texts in _texts_of_parts(inner, unread) for text in texts]
+    else:
+        content = part.get_payload(decode=True)
+        if not isinstance(content, bytes) or not content.strip():
+            return []
+        if kind is None:
+            if part.get_content_maintype() not in _WITHOUT_TEXT and not part.get_content_type().endswith("-signature"):
+                unread.append("a type of content that is not read")
+            return []
+        if encoding not in (*_PLAIN_OF_MAIL, "quoted-printable"):
+            content, around = _decode_part(part.get_payload(), encoding)
+        else:
+            around = ""
+        texts = [text_of(content, kind, part.get_content_charset()), around]
+        found = [(text.strip("\r\n"), False) for text in texts if text.strip()]
     return [(text, True) for text, _ in found] if part.get_filename() else found
+
+
+def _texts_of_parts(parts: Sequence[Any], unread: list[str]) -> list[list[tuple[str, bool]]]:
+    """Return the texts of each of several parts of mail, none of one that is not read, whose reason is added to
+    ``unread``; raise the last `UnreadableError` if no part has a text."""
+    found, errors = list[list[tuple[str, bool]]](), list[UnreadableError]()
+    for part in parts:
+        texts = _try_call(_part_texts, part, unread)
+        errors += [texts] if isinstance(texts, UnreadableError) else []
+        found.append([] if isinstance(texts, UnreadableError) else texts)
+    if errors and not any(found):
+        raise errors[-1]
+    unread += map(str, errors)
+    return found
+
+
+def _decode_part(data: str, encoding: str) -> tuple[bytes, str]:
+    """Return the bytes that a part of mail has in base64 or uuencoded, and the text around them, which a program that
+    sends mail on may have added, such as the footer of a mailing list."""
+    if encoding != "base64":
+        begin = _BEGIN_OF_UU.search(data)
+        end = _END_OF_UU.search(data, begin.end()) if begin else None
+        try:
+            if begin and end:
+                lines = data[begin.end() : end.start()].splitlines()
+                return b"".join(map(binascii.a2b_uu, lines)), data[: begin.start()] + data[end.end() :]
+        except ValueError:
+            pass
+        raise UnreadableError("its data are not uuencoded")
+    footer = _BASE64_AND_FOOTER.fullmatch(data)
+    body, around = footer.groups() if footer and not _ENCODED.search(footer[2]) else (data, "")
+    joined = "".join(body.split())  # which may lack the signs that fill it up
+    return base64_bytes(joined + "=" * (-len(joined) % 4)), around
 
 
 #: Kind -> reader of its text; of a page of HTML, of the page in UTF-8.

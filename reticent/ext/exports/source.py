@@ -29,7 +29,7 @@ from reticent.engine.sources.files import find_files, sha256_of
 from reticent.engine.sources.plain import individual_of
 from reticent.engine.threads import worked_ahead
 from reticent.ext.exports.cda import read_document
-from reticent.ext.exports.contents import MAX_BYTES, SUFFIXES, UnreadableError, texts_of
+from reticent.ext.exports.contents import MAX_BYTES, SUFFIXES, PartlyRead, UnreadableError, texts_of
 from reticent.ext.exports.fhir import Owner, individual_id_of, read_bundle, replacements_of, servers_of
 from reticent.ext.exports.found import FoundDocument, Unread
 from reticent.ext.exports.hl7 import merged_numbers, merges_of, read_messages
@@ -237,8 +237,8 @@ class Exports:
             yield held
 
     def _read_pages(self, files: list[Path]) -> list[list[FoundDocument | Unread]]:
-        """Return for each page file a list with its document, or an `Unread` with the reason it cannot be read. All
-        files are read before any is parsed."""
+        """Return for each page file a list with its document, and an `Unread` with the reason where it, or a part of
+        it, cannot be read. All files are read before any is parsed."""
         kinds = [SUFFIXES.get(file.suffix.lower()) for file in files]
         # A kind that is not read was named, or a glob has it.
         known = [(file, kind) for file, kind in zip(files, kinds, strict=True) if kind]
@@ -253,7 +253,7 @@ class Exports:
                 self._digests.setdefault(file, hashlib.sha256(content).digest())
         texts = iter(texts_of([(content, kind) for (_, kind), content in zip(known, contents, strict=True)]))
         found = [next(texts) if kind else UnreadableError("a kind of file that is not read") for kind in kinds]
-        return [[self._make_page(file, text)] for file, text in zip(files, found, strict=True)]
+        return [self._make_page(file, text) for file, text in zip(files, found, strict=True)]
 
     def _read_documents(self, file: Path) -> Iterator[FoundDocument | Unread]:
         """Yield the documents in one file, or an `Unread` with the reason for each that cannot be read."""
@@ -284,12 +284,16 @@ class Exports:
         else:
             yield from _READERS[self._scheme](data, place)
 
-    def _make_page(self, file: Path, text_or_error: str | UnreadableError) -> FoundDocument | Unread:
-        """Return a page file's document made from its text, or an `Unread` made from the error."""
+    def _make_page(self, file: Path, text_or_error: str | UnreadableError) -> list[FoundDocument | Unread]:
+        """Return a page file's document made from its text and an `Unread` for each part of it that was not read; or
+        an `Unread` made from the error."""
         place = self._place(file)
         if isinstance(text_or_error, UnreadableError):
-            return Unread(place, str(text_or_error))
-        return FoundDocument(place, self._individual_of(file, Path(*self._parts_below(file))), text_or_error)
+            return [Unread(place, str(text_or_error))]
+        reasons = text_or_error.reasons if isinstance(text_or_error, PartlyRead) else ()
+        unread = [Unread(place, f"a part of it: {reason}") for reason in reasons]
+        individual = self._individual_of(file, Path(*self._parts_below(file)))
+        return [FoundDocument(place, individual, str(text_or_error)), *unread]
 
     @cached_property
     def _individual_of(self) -> Callable[[Path, Path], str]:
