@@ -51,7 +51,7 @@ __all__ += ["as_corpus", "open_configured", "open_corpus", "owners_of_table"]
 BATCH_ROWS = 128
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Corpus:
     """An opened set of documents, whose record batches can be read repeatedly; made by :func:`open_corpus`."""
 
@@ -74,6 +74,9 @@ class Corpus:
     #: Which of those rows are documents of this corpus (bool); None: all.
     _kept: np.ndarray | None = None
     _fingerprint: str | None = None
+
+    def __repr__(self) -> str:  # without text or id
+        return f"Corpus({self.source.name}, {self.format})"
 
     @property
     def files(self) -> tuple[Path, ...]:

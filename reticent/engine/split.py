@@ -24,7 +24,7 @@ from reticent.engine.schema import HELDOUT, INDIVIDUALS, MEMBERS, SPLITS, one_ar
 from reticent.engine.sources.columns import sorted_codes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Individuals:
     """The individuals of a corpus in the order of their ids, with unit and split of each (schema `INDIVIDUALS`)."""
 
@@ -34,6 +34,9 @@ class Individuals:
 
     def __reduce__(self) -> tuple[type[Individuals], tuple[pa.Table]]:
         return Individuals, (self.table,)
+
+    def __repr__(self) -> str:  # without an id
+        return f"Individuals({len(self.table):,})"
 
     def individual_codes(self, ids: pa.Array) -> np.ndarray:
         """Return the integer code (row in the table of individuals) of each individual id, uint32; `CorpusError` for an

@@ -156,6 +156,13 @@ def test_stages_take_a_frame_where_they_take_a_corpus(tmp_path: Path) -> None:
     assert as_corpus(corpus) is corpus
 
 
+def test_what_is_shown_of_documents_and_individuals_is_no_text_and_no_id() -> None:
+    corpus = open_corpus(DATA | {"individual_id": [f"p{number % 7}" for number in range(NUM)]})
+    shown = repr((corpus, corpus.source, split_individuals(corpus)))
+    assert "Corpus(dict, memory)" in shown
+    assert not any(part in shown for part in (SECRET, "'d0", '"d0', "p0", "p1"))
+
+
 def test_an_option_of_files_is_refused_for_a_frame() -> None:
     for options in ({"format": "csv"}, {"csv": CsvDialect(delimiter=";")}, {"markup": Markup(individual="(.*)")}):
         with pytest.raises(PolicyError, match="means nothing for"):

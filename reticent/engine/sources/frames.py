@@ -158,7 +158,7 @@ class FrameSource(_InMemory):
     """A document source that is an Arrow table in memory."""
 
     name: str
-    table: pa.Table
+    table: pa.Table = field(repr=False)
 
     @cached_property
     def _columns(self) -> dict[str, pa.ChunkedArray]:
