@@ -26,7 +26,7 @@ from fixtures.stores import random_store
 from fixtures.training import run
 
 import reticent
-from reticent.core.errors import ArtifactError, PolicyError, TrainingError
+from reticent.core.errors import ArtifactError, CorpusError, PolicyError, TrainingError
 from reticent.engine.schema import IGNORE_INDEX
 from reticent.ext.trainers.dataset import windows_of
 from reticent.job.config import parse_job
@@ -650,3 +650,5 @@ def test_a_dataset_is_read_as_documents_with_its_filter_and_selection() -> None:
     dataset = datasets.Dataset.from_dict(rows).filter(lambda row: row["individual_id"] != "b").select([5, 0, 1])
     texts = [text for batch in reticent.open_corpus(dataset).batches() for text in batch["text"].to_pylist()]
     assert texts == ["note 7", "note 0", "note 1"]
+    with pytest.raises(CorpusError, match="IterableDataset: a stream"):
+        reticent.open_corpus(dataset.to_iterable_dataset())

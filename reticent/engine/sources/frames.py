@@ -86,6 +86,8 @@ def open_frame(frame: Frame) -> FrameSource | LazySource:
         else:
             reason = f"cannot be taken as Arrow ({type(error).__name__}); give each column values of one type"
         raise CorpusError(f"{name}: {reason}") from None
+    if not isinstance(table, pa.Table):
+        raise CorpusError(f"{name}: a stream, and documents are read more than once; load it whole (streaming=False)")
     return FrameSource(name, table)
 
 
