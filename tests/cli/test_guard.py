@@ -153,8 +153,10 @@ def test_records_that_would_find_nothing_in_text_of_no_individual_are_refused(tm
         Guard(_rust.VerbatimFilter(10), detectors)
 
 
-def test_an_unknown_policy_is_refused() -> None:
+def test_an_unknown_policy_and_one_text_for_many_are_refused() -> None:
     guard = guard_of(*NOTES)
+    with pytest.raises(PolicyError, match="a list of texts"):  # in its letters nothing would be found
+        guard.apply(COPY)
     for attempt in (lambda: guard.apply([""], "warn"), lambda: guard.stream("warn")):  # type: ignore[arg-type]
         with pytest.raises(PolicyError, match="block, redact, stop"):
             attempt()

@@ -60,10 +60,10 @@ def find_in_turn(detectors: Sequence[Any], batch: pa.RecordBatch) -> pa.Table:
 
 
 def find_in_texts(
-    detectors: Sequence[Any], texts: Sequence[str] | pa.Array, columns: Mapping[str, str] | None = None
+    detectors: Sequence[Any], texts: str | Sequence[str] | pa.Array, columns: Mapping[str, str] | None = None
 ) -> pa.Table:
-    """Return the spans that detectors find in plain texts, one table (schema `FOUND`); column ``document`` is the index
-    of the text.
+    """Return the spans that detectors find in plain texts, or in one, as a table (schema `FOUND`); column ``document``
+    is the index of the text.
 
     Parameters
     ----------
@@ -76,9 +76,10 @@ def find_in_texts(
         A detector reads a column that is not there.
 
     >>> from reticent.engine.detect import make_detectors
-    >>> find_in_texts(make_detectors(["rules"]), ["Call 555-213-9876."]).column("label").to_pylist()
+    >>> find_in_texts(make_detectors(["rules"]), "Call 555-213-9876.").column("label").to_pylist()
     ['PHONE']
     """
+    texts = [texts] if isinstance(texts, str) else texts
     names = [str(number) for number in range(len(texts))]
     others = {name: pa.array([value] * len(texts), pa.string()) for name, value in (columns or {}).items()}
     batch = pa.record_batch(

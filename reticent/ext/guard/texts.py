@@ -80,6 +80,8 @@ class Guard:
         """Return the verbatim training text and the identifiers found in each text, sorted by offset; they
         may overlap.
         """
+        if isinstance(texts, str):  # whose letters would be texts in which nothing is found
+            raise PolicyError("guard: expected a list of texts, got one text")
         column = pa.array(texts, pa.large_string())
         found: list[list[Finding]] = [[] for _ in texts]
         table = pa.record_batch(self.verbatim.find(column))
