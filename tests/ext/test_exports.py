@@ -927,6 +927,13 @@ def test_what_is_filled_into_a_pdf_is_read_at_its_place(field: str) -> None:
     )
     form = f"/AcroForm<</Fields[{7 if 'Parent' in field else 6} 0 R]/DA(/F1 12 Tf 0 g)/DR<<{font}>>>>"
     assert text_of(pdf("Name:", form, "/Annots[6 0 R]", *fields), "pdf").split() == ["Name:", "Maria", "Weber"]
+    if "/N" in field:  # what is written onto a page that has no form
+        typed = fields[0].replace("/Widget", "/FreeText")
+        assert text_of(pdf("Name:", "", "/Annots[6 0 R]", typed, *fields[1:]), "pdf").split() == [
+            "Name:",
+            "Maria",
+            "Weber",
+        ]
     dynamic = form.replace("/Fields", "/XFA(a)/Fields") + "/NeedsRendering true"
     with pytest.raises(UnreadableError, match="XFA"):
         text_of(pdf("Please wait", dynamic, "/Annots[6 0 R]", *fields), "pdf")

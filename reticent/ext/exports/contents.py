@@ -311,9 +311,11 @@ def _pdf(data: bytes, _: str | None) -> str:
             document.init_forms()
             for number in range(len(document)):
                 page, combs = document[number], list[str]()
-                if document.formenv:  # what is filled in becomes a part of the page, which is then opened anew
-                    combs = _comb_values(pdfium.raw, document, page)
-                    page.flatten()
+                # What is filled in or written onto a page becomes a part of it, and it is opened anew.
+                if pdfium.raw.FPDFPage_GetAnnotCount(page):
+                    combs = _comb_values(pdfium.raw, document, page) if document.formenv else []
+                    if pdfium.raw.FPDFPage_Flatten(page, pdfium.raw.FLAT_NORMALDISPLAY) == pdfium.raw.FLATTEN_FAIL:
+                        raise UnreadableError("a page of the PDF cannot be read")
                     page.close()
                     page = document[number]
                 part = page.get_textpage()
