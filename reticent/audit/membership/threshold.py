@@ -415,7 +415,7 @@ class ThresholdAudit:
         auc, tpr = auc_estimate(*sides, **self.bootstrap), tpr_at_fpr(*sides, FPR, **self.bootstrap)
         told = self._most_exposed(scores, k) if k else None
         if auc.method == BOOTSTRAP:
-            areas, rates = self._resample_words(subject_and_word, values, is_mean)
+            areas, rates = self._resample_words(subject_and_word, values, is_mean, (told and told.fpr) or 0.0)
             auc, told = (
                 _widen_by_draws(auc, areas),
                 told and replace(told, rate=told.rate and _widen_by_draws(told.rate, rates)),
@@ -445,17 +445,18 @@ class ThresholdAudit:
         return replace(estimate.over_households(estimate.n or 0), unit="households")
 
     def _resample_words(
-        self, subject_and_word: np.ndarray, values: np.ndarray, is_mean: bool
+        self, subject_and_word: np.ndarray, values: np.ndarray, is_mean: bool, fpr: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw bootstrap resamples of the words; return the AUC and the share of members identified in each, float64
-        (num_bootstrap,) each. Individuals without a drawn word are left out."""
+        """Draw bootstrap resamples of the words; return the AUC and the share of members identified at the
+        false-positive rate ``fpr`` in each, float64 (num_bootstrap,) each. Individuals without a drawn word are left
+        out."""
         subject, word = subject_and_word
         codes, column = np.unique(subject, return_inverse=True)
         words, row = np.unique(word, return_inverse=True)
         shape, member, counted = (len(codes), len(words)), self.is_member[codes], self._uncopied[codes]
         totals, counts = (coo_array((part, (column, row)), shape=shape).tocsr() for part in (values, np.ones(len(row))))
         num_members, num_others = (int((side & self._uncopied).sum()) for side in (self.is_member, ~self.is_member))
-        allowed = int(FPR * num_others + 1e-9)
+        allowed = int(fpr * num_others + 1e-9)
         areas, rates, rows = [], [], max(1, MAX_WEIGHTS // sum(shape))
         seed = self.bootstrap["seed"] + 2  # the sides have the seed itself and the next
         for weights in iter_resamples(len(words), self.bootstrap["num_bootstrap"], seed, rows=rows):
