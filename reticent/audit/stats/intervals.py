@@ -573,8 +573,9 @@ def roc_curve(members: np.ndarray, nonmembers: np.ndarray, *, max_points: int = 
     thresholds = np.unique(np.concatenate([members, nonmembers]))[::-1]
     fpr = np.concatenate([[0.0], 1 - np.searchsorted(np.sort(nonmembers), thresholds, side="left") / len(nonmembers)])
     tpr = np.concatenate([[0.0], 1 - np.searchsorted(np.sort(members), thresholds, side="left") / len(members)])
-    if len(fpr) > max_points:
-        keep = np.unique(np.linspace(0, len(fpr) - 1, max_points).astype(int))
+    if len(fpr) > max_points:  # half of the points evenly, half for the low rates, which logarithmic axes show
+        half, last = max_points // 2, len(fpr) - 1
+        keep = np.unique(np.concatenate([np.linspace(0, last, half), np.geomspace(1, last, half)]).astype(int))
         fpr, tpr = fpr[keep], tpr[keep]
     return {"fpr": [round(float(x), 6) for x in fpr], "tpr": [round(float(x), 6) for x in tpr]}
 

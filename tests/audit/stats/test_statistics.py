@@ -149,6 +149,17 @@ def test_roc_and_auc_equal_scikit_learn_with_ties(members: np.ndarray, nonmember
     assert value == pytest.approx(metrics.roc_auc_score(truth, scores), abs=1e-12)
 
 
+def test_a_curve_of_many_keeps_its_low_rates() -> None:
+    """Of 10,000 people a side the even thresholds began at twice the lowest rate that ten non-members resolve."""
+    random = np.random.default_rng(0)
+    members, nonmembers = random.normal(0.5, 1, 10_000), random.normal(0, 1, 10_000)
+    fpr, tpr = (np.array(rates) for rates in roc_curve(members, nonmembers).values())
+    assert 100 < len(fpr) <= 200
+    for rate in (0.001, 0.003, 0.01, 0.1):
+        true = np.mean(members > np.quantile(nonmembers, 1 - rate))
+        assert tpr[np.searchsorted(fpr, rate, side="right") - 1] == pytest.approx(true, rel=0.12)
+
+
 def test_auc_bootstrap_equals_the_pairwise_one(monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(1)
     members, nonmembers = random.integers(0, 9, 23) + 1.0, random.integers(0, 9, 31).astype(float)
