@@ -163,9 +163,10 @@ class Texts:
         text = str(number)
         return text.translate(FRENCH_SIGNS) if self.language == "fr" else text
 
-    def number(self, value: float, digits: int = 2) -> str:
-        """Return a number with a fixed number of decimals and a typographic minus sign; zero has no sign."""
-        text = f"{value:,.{digits}f}"
+    def number(self, value: float, digits: int = 2, whole: float = 1) -> str:
+        """Return a number with this number of decimals, more if it would seem to be 0 or ``whole``, and a typographic
+        minus sign; zero has no sign."""
+        text = f"{value:,.{_telling_digits(value, digits, whole)}f}"
         if float(text.replace(",", "")) == 0:
             text = text.removeprefix("-")
         return self.plain(text).replace("-", "\N{MINUS SIGN}")
@@ -179,8 +180,8 @@ class Texts:
         return int(number) if number == int(number) else self.plain(f"{number:g}")
 
     def percent(self, share: float, digits: int = 1) -> str:
-        """Return a share as percent text with this number of decimals."""
-        return f"{self.number(100 * share, digits)}{NO_BREAK}%"
+        """Return a share as percent text with this number of decimals, more if it would seem to be none or all."""
+        return f"{self.number(100 * share, digits, whole=100)}{NO_BREAK}%"
 
     def range(self, low: str, high: str) -> str:
         """Return "low to high" for the ends of an interval."""
@@ -251,6 +252,14 @@ def outward_ends(value: float, low: float, high: float, digits: int) -> tuple[fl
     if value == 1:
         low = math.floor(scale * low + 1e-9) / scale
     return low, high
+
+
+def _telling_digits(value: float, digits: int, whole: float) -> int:
+    """Return the fewest decimals, at least ``digits``, with which a number above 0 that is not ``whole`` is rounded to
+    neither; ``digits`` if nine are too few."""
+    if value <= 0 or value == whole:
+        return digits
+    return next((more for more in range(digits, 10) if round(value, more) not in (0, whole)), digits)
 
 
 def digits_beside(threshold: float, estimate: Estimate | float | None, digits: int = 3) -> int:

@@ -431,7 +431,7 @@ def _numbers_table(first: str, *heads: str, title: str, caption: str | None = No
 
 def _format_value(estimate: Estimate) -> str:
     """Return an estimate's value with three decimals; "-" where it has none."""
-    return "-" if estimate.value is None else f"{estimate.value:.3f}"
+    return "-" if estimate.value is None else ENGLISH.number(estimate.value, 3)
 
 
 def _format_estimate(estimate: Estimate) -> str:
@@ -531,7 +531,7 @@ def _format_count(number: int | None) -> str:
 
 def _format_share(share: float | None) -> str:
     """Return a share as a percentage; a dash for None."""
-    return "–" if share is None else f"{100 * share:.1f} %"
+    return "–" if share is None else f"{ENGLISH.number(100 * share, 1, whole=100)} %"
 
 
 # ------------------------------------------------------------------------------------------------ classification table

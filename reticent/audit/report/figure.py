@@ -286,7 +286,7 @@ def value_in_words(estimate: Estimate, t: Texts = ENGLISH) -> str:
 
 def _two_digits(number: float, t: Texts) -> str:
     """Return a number as text with two decimals."""
-    return t.plain(f"{number:.2f}")
+    return t.number(number)
 
 
 def alt_text(t: Texts, title: str, parts: Iterable[str]) -> str:

@@ -79,10 +79,7 @@ def percent(share: float | None, t: Texts = ENGLISH) -> str:
     """
     if share is None:
         return "–"
-    digits = 0 if 0.1 <= share < 0.995 or share in (0, 1) else 1
-    while share not in (0, 1) and round(100 * share, digits) in (0, 100) and digits < 9:
-        digits += 1  # what is not none, or not all, is not written as such
-    return t.percent(share, digits)
+    return t.percent(share, 0 if 0.1 <= share < 0.995 or share in (0, 1) else 1)
 
 
 def at_most(part: Privacy, t: Texts = ENGLISH) -> str | None:
@@ -99,4 +96,4 @@ def interval_of(estimate: Estimate, t: Texts = ENGLISH) -> str:
 
 def points(share: float | None, t: Texts = ENGLISH) -> str:
     """Return a share, or a difference of shares, as a number of percentage points without a sign; a dash for None."""
-    return "–" if share is None else t.number(100 * share, 1)
+    return "–" if share is None else t.number(100 * share, 1, whole=100)

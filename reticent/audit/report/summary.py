@@ -120,14 +120,14 @@ def _estimate_text(estimate: Estimate | None, *, interval: bool = True) -> str:
     if estimate is None or estimate.value is None:
         return "-"
     if not interval or estimate.low is None or estimate.high is None:
-        return f"{estimate.value:.3f}"
+        return ENGLISH.number(estimate.value, 3)
     low, high = round(estimate.low, 2), round(estimate.high, 2)
     if low >= estimate.value > estimate.low:  # rounded to the value or past it
         low = math.floor(100 * estimate.low) / 100
     if high <= estimate.value < estimate.high:
         high = math.ceil(100 * estimate.high) / 100
     low_shown, high_shown = (f"{end:.2f}".removeprefix("0") for end in (low, high))
-    return f"{estimate.value:.3f} [{low_shown}, {high_shown}]"
+    return f"{ENGLISH.number(estimate.value, 3)} [{low_shown}, {high_shown}]"
 
 
 def copies_table(counts: Copies, t: Texts = ENGLISH) -> Table:

@@ -308,6 +308,10 @@ def test_numbers_are_written_plainly() -> None:
     assert value(as_estimate(estimate(-0.0001, -0.02, 0.02))) == "0.000"
     assert ends(as_estimate(estimate(-0.1, -0.25, 0.0))) == "−0.250 to 0.000"
     assert value(as_estimate(estimate(1712.84, 1500.0, 1900.0)), 1) == "1,712.8"
+    assert value(as_estimate(estimate(0.0004))) == "0.0004", "what is not none is not written as such"
+    assert value(as_estimate(estimate(0.99996))) == "0.99996", "nor what is not all"
+    assert ends(as_estimate(estimate(0.5, 0.0002, 0.9998))) == "0.0002 to 0.9998"
+    assert (ENGLISH.percent(0.0004), ENGLISH.percent(0.0103)) == ("0.04\xa0%", "1.0\xa0%")
     assert value(None) == value(as_estimate(estimate(None))) == "–"
 
 
