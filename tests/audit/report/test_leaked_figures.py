@@ -89,9 +89,11 @@ def test_membership_by_kind_of_word_stands_in_a_table_and_a_picture(tmp_path: Pa
 
     for entry in audit["models"]:
         entry["by_kind"] = {"ordinary": kind(0.8, 0.975, 3.1), "rare": kind(0.1, 0.571, 0.2)}
+        entry["by_kind"]["ordinary"]["attacks"]["gradient_norm"] = {"auc": estimate(0.988), **sides}
     audit["models"][0]["by_kind"]["rare"]["attacks"]["lira"] |= {"auc": estimate(0.999), "num_members": 3}
     found = text_of(tmp_path, audit)
     assert "ordinary 80 % 0.975 0.925 to 1.025" in found
+    assert "0.988 0.938 to 1.038 gradient_norm" in found, "what the verdict judges, though it has no column"
     assert "3.100 3.050 to 3.150 6.200" in found
     assert "0.999" not in found  # of few
     assert "rare 0.57 (95 %" in (tmp_path / "report.html").read_text()
