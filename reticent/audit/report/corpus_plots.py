@@ -200,6 +200,7 @@ def _draw_bars_by_n(
     )
     _plain_counts(axis, t)
     axis.grid(visible=False, axis="x")
+    axis.margins(y=0.25)  # for the legend
     axis.legend(loc="upper left", fontsize=8)
     name = "fig-by-n-occurrences" if counts_all else "fig-by-n"
     return Drawing(name, figure, alt_text(t, title, said))
@@ -236,6 +237,7 @@ def _draw_per_individual(rows: Sequence[IdentifiersByLength], t: Texts) -> Drawi
         ]
         said.append(_counts_sentence(kind, shown, chosen, t))
     axis.set_xticks([row.n for row in rows])
+    axis.margins(y=0.25)  # for the legend
     axis.set(
         xlabel=t("plots.words_in_the_sequence_n"), ylabel=t("plots.distinct_sequences_of_a_person"), ylim=(0, None)
     )
@@ -288,9 +290,10 @@ def draw_margin(corpus: CorpusEvidence, t: Texts = ENGLISH) -> list[Drawing]:
 
 def _short_count(count: int, t: Texts) -> str:
     """Return a count as short text: 12 M, 3.4 k."""
-    for unit, letter in ((10**6, "M"), (10**3, "k")):
-        if count >= unit:
-            return f"{t.plain(f'{count / unit:.3g}')} {letter}"
+    rounded = float(f"{count:.3g}")  # before the unit is chosen: 999,900 is 1 M
+    for unit, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if rounded >= unit:
+            return f"{t.plain(f'{rounded / unit:g}')} {letter}"
     return str(count)
 
 

@@ -17,8 +17,8 @@ from reticent.audit.report.figure import (
     alt_text,
     draw_recipe_line,
     epoch_axis,
+    epoch_factor,
     has_value,
-    marker_offset,
     new_panel,
     printable,
     styled,
@@ -96,6 +96,7 @@ def _draw_panel(
     if chance is not None:
         axis.axhline(chance, color=SOFT, linestyle="--", linewidth=1)
     trained = {r: found for r, entries in recipes.items() if (found := [m for m in entries if m.epoch])}
+    epochs = [m.epoch for entries in trained.values() for m in entries]
     for _, base in _points_of(recipes.get("base", []), measure):
         axis.axhline(base.value, color=LOOKS["base"].light, linestyle=LOOKS["base"].line, linewidth=1.2)
         said.append(t("common.name_what", name="base", what=value_in_words(base, t)))
@@ -103,10 +104,10 @@ def _draw_panel(
         estimates = _points_of(entries, measure)
         if not estimates:
             continue
-        draw_recipe_line(axis, estimates, recipe, factor=2 ** marker_offset(number, len(trained), 0.09))
+        draw_recipe_line(axis, estimates, recipe, factor=epoch_factor(number, len(trained), epochs))
         numbers = [t("plots.value_after_epochs", value=value_in_words(e, t), epochs=epoch) for epoch, e in estimates]
         said.append(t("common.name_what", name=printable(recipe), what=", ".join(numbers)))
-    epoch_axis(axis, [m.epoch for entries in trained.values() for m in entries])
+    epoch_axis(axis, epochs)
     label = f"utility.{group.objective}" if slug == "utility" else slug
     axis.set(xlabel=t("common.epochs"), ylabel=t(f"plots.epochs.{label}.axis"), ylim=limits)
     axis.set_yticks([t for t in axis.get_yticks() if limits and limits[0] <= np.round(t, 9) <= min(limits[1], 1.0001)])

@@ -240,9 +240,10 @@ def _shorten_numbers(match: re.Match[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a name as text that can be drawn: printable characters only, 20 at most."""
+    """Return a name as text that can be drawn: printable characters only, 20 at most, of its beginning and its end, in
+    which long names differ."""
     shown = "".join(c for c in text if c.isprintable())
-    return shown if len(shown) <= 20 else shown[:19] + "…"
+    return shown if len(shown) <= 20 else f"{shown[:10]}…{shown[-9:]}"
 
 
 def has_value(estimate: Estimate | None) -> TypeGuard[Estimate]:
@@ -294,10 +295,17 @@ def alt_text(t: Texts, title: str, parts: Iterable[str]) -> str:
     return f"{title}. {t.apart(parts)}."
 
 
-def marker_offset(number: int, num_markers: int, step: float) -> float:
-    """Return the horizontal offset of the marker ``number`` of ``num_markers`` beside each other, centred on 0 and
-    ``step`` apart, so that they do not overlap."""
-    return (number - (num_markers - 1) / 2) * step
+def marker_offset(number: int, num_markers: int, step: float, room: float = 0.8) -> float:
+    """Return the offset of the marker ``number`` of ``num_markers`` beside each other, centred on 0 and ``step`` apart,
+    so that they do not overlap, but all within ``room``, so that each is nearest to its own place."""
+    return (number - (num_markers - 1) / 2) * min(step, room / num_markers)
+
+
+def epoch_factor(number: int, num_markers: int, epochs: Iterable[int]) -> float:
+    """Return the factor of the epochs at which the line ``number`` of ``num_markers`` is drawn, on an axis with all of
+    these ``epochs``."""
+    gaps = np.diff(np.log2(sorted(set(epochs))))
+    return float(2 ** marker_offset(number, num_markers, 0.09, 0.8 * min(gaps, default=1.0)))
 
 
 def marker_fills(estimates: Sequence[Estimate], colour: str) -> list[str]:
@@ -326,9 +334,13 @@ def draw_recipe_line(
 
 
 def epoch_axis(axis: Any, epochs: Iterable[int]) -> None:
-    """Make the x axis binary logarithmic with a label at each epoch."""
+    """Make the x axis binary logarithmic with a label at each epoch that has room for one; the last has it first."""
     ticks = sorted(set(epochs))
     axis.set_xscale("log", base=2)
-    axis.set_xticks(ticks, [str(t) for t in ticks])
+    room, before, labels = 0.09 * np.log2(1.35**2 * ticks[-1] / ticks[0]), np.inf, []
+    for tick in reversed(ticks):
+        labels.append(str(tick) if np.log2(before / tick) >= room else "")
+        before = tick if labels[-1] else before
+    axis.set_xticks(ticks, labels[::-1])
     axis.set_xticks([], minor=True)
     axis.set_xlim(ticks[0] / 1.35, ticks[-1] * 1.35)

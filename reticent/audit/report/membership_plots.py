@@ -19,6 +19,7 @@ from reticent.audit.report.figure import (
     alt_text,
     draw_recipe_line,
     epoch_axis,
+    epoch_factor,
     estimate_in_words,
     has_value,
     look_of,
@@ -73,16 +74,16 @@ def low_cost_panels(models: Sequence[ModelEvidence], f1_of_all: float | None = N
     return panels
 
 
-def _narrow_panel(group: Group, title: str, note: str, t: Texts) -> tuple[Any, Any, str]:
+def _narrow_panel(group: Group, title: str, note: str, t: Texts, height: float = 3.0) -> tuple[Any, Any, str]:
     """Return a new narrow panel of a group of models: its figure, its axes, and its title in one line."""
-    figure, axis = new_panel(group.short_title(t, title, in_two_lines=True), note, width=3.7)
+    figure, axis = new_panel(group.short_title(t, title, in_two_lines=True), note, width=3.7, height=height)
     return figure, axis, group.short_title(t, title)
 
 
 def _low_cost_bars(recipes: Recipes, group: Group, note: str, f1_of_all: float | None, t: Texts) -> str:
     """Return the panel of precision, recall and F1, by recipe, of the attack that calls individuals with a predicted
     identifier members, as inline SVG."""
-    figure, axis, title = _narrow_panel(group, t("plots.last_checkpoint"), note, t)
+    figure, axis, title = _narrow_panel(group, t("plots.last_checkpoint"), note, t, max(3.0, 0.4 * len(recipes)))
     said = []
     if f1_of_all is not None:
         axis.axvline(f1_of_all, color=SOFT, linestyle="--", linewidth=1)
@@ -123,7 +124,7 @@ def _low_cost_epochs(
             axis.axhline(base.f1.value, color=look.light, linestyle=look.line, linewidth=1.2)
     for number, (recipe, entries) in enumerate(trained.items()):
         rows = [(epoch, low_cost.f1) for epoch, low_cost in entries if has_value(low_cost.f1)]
-        draw_recipe_line(axis, rows, recipe, factor=2 ** marker_offset(number, len(trained), 0.09))
+        draw_recipe_line(axis, rows, recipe, factor=epoch_factor(number, len(trained), all_epochs))
         numbers = ", ".join(
             t("plots.value_after_epochs", value=value_in_words(f1, t), epochs=epoch) for epoch, f1 in rows
         )
@@ -142,7 +143,7 @@ def _low_cost_shares(recipes: Recipes, group: Group, note: str, f1_of_all: float
         axis.axhline(f1_of_all, color=SOFT, linestyle="--", linewidth=1)
     for number, (recipe, entries) in enumerate(recipes.items()):
         rows = [(r.share, r.f1) for r in entries[-1][1].by_graph_share if has_value(r.f1)]
-        draw_recipe_line(axis, rows, recipe, shift=marker_offset(number, len(recipes), 0.012))
+        draw_recipe_line(axis, rows, recipe, shift=marker_offset(number, len(recipes), 0.012, 0.12))
         numbers = ", ".join(
             t("plots.value_at_share", value=value_in_words(f1, t), share=f"{100 * share:.0f}") for share, f1 in rows
         )

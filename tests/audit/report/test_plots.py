@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -345,3 +346,32 @@ def test_labels_of_ticks_that_are_in_french_stay_as_they_are() -> None:
     assert ">0\N{NARROW NO-BREAK SPACE}5<" not in given
     english = french_tick_labels(lambda axis: axis.xaxis.set_major_formatter("{x:,.1f}"))
     assert ">1\N{NARROW NO-BREAK SPACE}000,0<" in english, "labels of the library are put into French"
+
+
+def test_a_mark_of_many_recipes_is_nearest_to_its_own_epoch_and_labels_have_room(drawn: dict[str, Any]) -> None:
+    recipes = [f"a-recipe-of-the-job-number-{number}" for number in range(20)]
+    models = entries(*(model(recipe, "clm", epoch) for recipe in recipes for epoch in (1, 2, 4, 8)))
+    membership_plots.low_cost_panels(models)
+    epoch_plots.epoch_panels(models)
+    for name in ("fig-epochs-utility-clm", "fig-epochs-clm"):
+        (axis,) = drawn[name].axes
+        places = [marks.get_offsets()[:, 0] for marks in axis.collections if len(marks.get_offsets()) == 4]
+        assert len(places) == 20
+        assert all(np.array_equal(np.round(np.log2(x.astype(float))), [0, 1, 2, 3]) for x in places)
+    axis = drawn["fig-lowcost-clm"].axes[0]
+    names = [label.get_text() for label in axis.get_yticklabels()]
+    assert len(set(names)) == 20, "names that differ at their end"
+    assert axis.get_window_extent().height / len(names) > axis.get_yticklabels()[0].get_window_extent().height
+
+    epoch_plots.epoch_panels(entries(*(model("clm", "clm", epoch) for epoch in range(1, 21))))
+    (axis,) = drawn["fig-epochs-utility-clm"].axes
+    boxes = [label.get_window_extent() for label in axis.get_xticklabels() if label.get_text()]
+    assert [label.get_text() for label in axis.get_xticklabels()][-1] == "20"
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+
+
+def test_a_short_count_has_three_digits_at_most() -> None:
+    counts = (999, 1234, 999_499, 999_500, 1_500_000_000)
+    assert [corpus_plots._short_count(count, Texts("en")) for count in counts] == [
+        "999", "1.23 k", "999 k", "1 M", "1.5 G",
+    ]  # fmt: skip
