@@ -171,6 +171,7 @@ def test_a_masked_model_scores_and_writes_nothing(folder: Path, capsys: pytest.C
         ("t.jsonl", b'{"text": "secret"}\n{"words": "secret"}\n', "line 2: expected a JSON object"),
         ("t.jsonl", b"secret\n", "line 1: expected a JSON object"),
         ("t.jsonl", b'{"text": "secret", "given": 3}\n', "line 1: expected a JSON object"),
+        ("t.jsonl", b'\xef\xbb\xbf{"text": "fine"}\n{"text": "secret \\ud83d"}\n', "line 2: expected a JSON object"),
         ("t.txt", b"secret \xff\n", "not UTF-8"),
     ],
 )

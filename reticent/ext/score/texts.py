@@ -30,7 +30,7 @@ def read_texts(path: Path) -> list[Candidate]:
         The file cannot be read, holds no text, or a line is not of this form; the text is not quoted.
     """
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError:
@@ -43,6 +43,7 @@ def read_texts(path: Path) -> list[Candidate]:
             try:
                 row = json.loads(line)
                 text, given = row["text"], row.get("given")
+                f"{text}{given}".encode()  # half of a pair of surrogates is no text
             except (ValueError, KeyError, TypeError, AttributeError):
                 text, given = None, None
             if not isinstance(text, str) or not isinstance(given, str | None):
