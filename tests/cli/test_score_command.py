@@ -114,6 +114,10 @@ def test_an_item_is_linked_where_it_is_likelier_behind_what_is_given_than_alone(
         assert row["linked"] == (after > alone)
     assert rows[item]["linked"]
     assert rows[item]["log_p_given"] > rows[other]["log_p_given"]
+    lines.write_text(json.dumps({"text": item, "given": " ".join(TEXTS * 20)}))  # more than a window
+    (row,) = scored(folder, tmp_path / "out", capsys, "--texts", lines)
+    assert (row["log_p_given"], row["perplexity_given"], row["linked"]) == (None, None, None)
+    assert row["log_p"] is not None
 
 
 def test_a_quantile_is_the_share_of_held_out_documents_that_are_likelier(folder: Path) -> None:

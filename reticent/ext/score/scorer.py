@@ -176,7 +176,7 @@ class Scorer:
 
     def _score_after_prefix(self, candidates: Sequence[Candidate]) -> dict[int, tuple[float, int]]:
         """Return candidate index -> (log-probability of the text after its given prefix, its number of tokens), for
-        candidates with a prefix.
+        candidates with a prefix; NaN where the prefix fills the first window, since the text is then not read after it.
         """
         rows = [row for row, each in enumerate(candidates) if each.given is not None]
         if not rows:
@@ -188,7 +188,8 @@ class Scorer:
         behind = ends > np.repeat([len(candidates[row].given or "") for row in rows], np.diff(store.doc_offsets))
         totals, counts = document_sums(scores.log_probs, scores.scored & behind, store.doc_offsets)
         _, whole = document_sums(scores.log_probs, behind, store.doc_offsets)
-        totals = np.where((counts > 0) & (counts == whole), totals, np.nan)
+        is_after = np.diff(store.doc_offsets) - whole < self._window - self.special.num_added
+        totals = np.where((counts > 0) & (counts == whole) & is_after, totals, np.nan)
         return dict(zip(rows, zip(totals.tolist(), counts.tolist(), strict=True), strict=True))
 
     def _encode(self, texts: Sequence[str]) -> list[Any]:
