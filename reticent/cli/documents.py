@@ -5,6 +5,7 @@ needed.
 from __future__ import annotations
 
 import json
+import shlex
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -431,7 +432,8 @@ def sample(
         print(json.dumps({"folder": str(out), **counts}))
     else:
         print(f"{out}: {counts['documents']:,} of {counts['of']:,} documents, of {counts['strata']} strata")
-        print(f"Correct {out / 'annotate.html'} in a browser and save it; then: reticent detect evaluate {run} FILE")
+        page, of = out / "annotate.html", shlex.quote(str(run))
+        print(f"Correct {page} in a browser and save it; then: reticent detect evaluate {of} FILE")
 
 
 @_app.command(epilog=example_of("detect evaluate"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -353,7 +354,7 @@ def index(
     corpus.spans. With --set index.updatable=true `reticent update` can change the index.
     """
     if is_job(source):
-        raise PolicyError(f"{source}: has its own settings; use `reticent run JOB.toml --until index`")
+        raise PolicyError(f"{source}: has its own settings; use `reticent run {shlex.quote(source)} --until index`")
     job = job_from_source(
         source,
         out,

@@ -23,6 +23,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import tempfile
@@ -94,8 +95,8 @@ FORMATS = {
     "guard": 3,
     "tagger": 1,
 }
-#: Result of a run -> the command that makes it, of those that others need.
-MADE_BY = {"split": "index", "index": "index", "audit": "audit", "report": "audit"}
+#: Result of a run -> the command that makes it, of those that others need; {} is the run folder.
+MADE_BY = dict.fromkeys(("split", "index"), "run {} --until index") | dict.fromkeys(("audit", "report"), "audit {}")
 PACKAGES = ("numpy", "pyarrow", "regex", "tokenizers", "torch", "transformers")
 
 
@@ -480,7 +481,8 @@ def read_manifest(path: Path | str) -> Manifest:
             raise ValueError
         files = {name: (about["num_bytes"], about["sha256"]) for name, about in manifest.files.items()}
     except (FileNotFoundError, NotADirectoryError):
-        way = f"; `reticent {MADE_BY[path.name]} {path.parent}` makes it" if path.name in MADE_BY else ""
+        made_by = MADE_BY.get(path.name, "").format(shlex.quote(str(path.parent)))
+        way = f"; `reticent {made_by}` makes it" if made_by else ""
         raise ArtifactError(
             f"{path}: no artefact here (no {MANIFEST}): what makes it was not run, or did not finish{way}"
         ) from None

@@ -37,7 +37,7 @@ def parse_toml(text: str | bytes) -> dict[str, Any]:
     if len(text) > MAX_TOML:
         raise ValueError(f"{len(text):,} bytes of TOML: expected at most {MAX_TOML:,}")
     try:
-        return _check_depth(tomllib.loads(text.decode() if isinstance(text, bytes) else text))
+        return _check_depth(tomllib.loads(text.decode("utf-8-sig") if isinstance(text, bytes) else text))
     except tomllib.TOMLDecodeError as error:
         twice = str(error).startswith(("Cannot overwrite", "Cannot declare"))
         more = "; a name is given twice, by lines or as a line and a [table]: one of them has to go" if twice else ""

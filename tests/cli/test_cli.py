@@ -146,19 +146,23 @@ def test_a_job_that_is_none_is_refused_with_the_place(
 
 @pytest.mark.parametrize(
     ("verb", "needed", "maker"),
-    [("report", "audit", "audit"), ("dossier", "report", "audit"), ("stats", "index", "index")],
+    [("report", "audit", "audit {}"), ("dossier", "report", "audit {}"), ("stats", "index", "run {} --until index")],
 )
 def test_a_command_before_what_it_needs_says_what_makes_it(
     verb: str, needed: str, maker: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     source = write_documents(tmp_path / "d.parquet", doc_id=["1", "2", "3"])
-    folder = tmp_path / "run"
+    folder = tmp_path / "a run"
     assert command("index", source, "--out", folder) == 0
     shutil.rmtree(folder / "index")
     assert command(verb, folder) == 1
     shown = capfd.readouterr().err
     assert f"{folder / needed}: no artefact here" in shown
-    assert f"`reticent {maker} {folder}` makes it" in shown
+    line = maker.format(f"'{folder}'")
+    assert f"`reticent {line}` makes it" in shown
+    if verb == "stats":  # as it is copied into a shell
+        assert command(*shlex.split(line), "-q") == 0
+        assert command(verb, folder) == 0
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,7 @@ def test_an_option_that_another_makes_idle_is_refused(
     [
         (("detect",), ("--out", "x"), "--out: a run or a job has its own place"),
         (("scrub",), ("--out", "x", "--detector", "rules"), "--detector: a run or a job has its own"),
-        (("index",), ("--out", "x"), "has its own settings; use `reticent run JOB.toml --until index`"),
+        (("index",), ("--out", "x"), "has its own settings; use `reticent run {run} --until index`"),
     ],
 )
 def test_an_option_that_a_run_would_ignore_is_refused(
@@ -207,7 +207,7 @@ def test_an_option_that_a_run_would_ignore_is_refused(
     before = (tmp_path / "run" / "job.json").read_bytes()
     capfd.readouterr()
     assert command(*verb, tmp_path / "run", *arguments) == 2
-    assert message in capfd.readouterr().err
+    assert message.format(run=tmp_path / "run") in capfd.readouterr().err
     assert (tmp_path / "run" / "job.json").read_bytes() == before
 
 

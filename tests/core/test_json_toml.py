@@ -88,6 +88,10 @@ def test_the_limit_is_on_depth_alone() -> None:
     assert len(parse_json(json.dumps(list(range(100_000))))) == 100_000
 
 
+def test_toml_may_begin_with_a_byte_order_mark() -> None:
+    assert parse_toml('\ufeffk = "é"'.encode()) == {"k": "é"}
+
+
 def test_a_job_that_nests_without_end_is_refused_wherever_it_comes_from() -> None:
     with pytest.raises(PolicyError, match=rf"more than {MAX_DEPTH} deep"):
         parse_job({**VALID, "detect": {"rules": json.loads(nested(900))}})
