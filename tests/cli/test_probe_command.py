@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
@@ -14,9 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 from fixtures.command import command
 from fixtures.models import toy_model, toy_tokenizer
+from rich.console import Console
 
+from reticent.audit.evidence.json_form import from_json
+from reticent.audit.evidence.probe import ProbeEvidence
 from reticent.core.artifact import require_kind
 from reticent.ext.propile import self_probe
+from reticent.ext.propile.evidence import results_table
 from reticent.ext.propile.prompts import ProbeConfig
 from reticent.ext.propile.scores import Pairs
 from reticent.ext.propile.self_probe import Finding, invented_individuals, self_page
@@ -71,6 +77,11 @@ def test_a_probe_of_two_models_with_soft_prompts(
     assert page.count("than alone") == 1  # a table of items behind nothing at all
     assert not [word for word in ("http:", "https:", "<script", "src=") if word in page]
     assert "default-src 'none'" in page
+    found = from_json(ProbeEvidence, printed, "probe")
+    named = replace(found, models=[replace(model, name="ppmlm-epoch-0002") for model in found.models])
+    shown = io.StringIO()
+    Console(file=shown, width=80).print(results_table(named))  # as into a pipe: no name is cut
+    assert "…" not in shown.getvalue()
 
 
 def test_a_sweep_follows_the_people_there_are_and_notes_need_no_marks(

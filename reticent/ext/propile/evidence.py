@@ -294,7 +294,8 @@ def results_table(probe: ProbeEvidence) -> Any:
     """
     table = Table(caption="of several templates the best counts")
     for head in ("model", "asked for", "people", "times likelier", "above another's", "p", "within 100", "said"):
-        table.add_column(head, justify="left" if head in ("model", "asked for") else "right")
+        # A long name goes on in the next line: two checkpoints may differ at its end alone.
+        table.add_column(head, justify="left" if head in ("model", "asked for") else "right", overflow="fold")
     for model in probe.models:
         for row in model.results:
             asked = (model.name, f"{row.target}, {row.level}")
