@@ -10,6 +10,7 @@ import atexit
 import errno
 import gc
 import importlib
+import io
 import os
 import signal
 import sys
@@ -203,6 +204,8 @@ def main() -> None:
         if signal.getsignal(number) == signal.SIG_DFL:  # `nohup` has it ignored
             signal.signal(number, _exit_on_signal)
     atexit.register(_skip_garbage_collection)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a locale may lack a dash of a table
     keep_pandas_out()
     try:
         try:
@@ -210,7 +213,8 @@ def main() -> None:
                 raise MemoryError
             _run_command()
         finally:
-            sys.stdout.flush()
+            if sys.stdout is not None:  # closed
+                sys.stdout.flush()
     except (SystemExit, KeyboardInterrupt) as end:
         code = 130 if isinstance(end, KeyboardInterrupt) else end.code  # typer's status of Ctrl-C
         if code in (129, 130, 143):  # a signal

@@ -224,6 +224,8 @@ def models_of(job: Job, models: list[str], recipes: list[str]) -> list[dict[str,
 
 def read_text(file: str) -> str:
     """Return the UTF-8 text of a file, or of stdin for "-"."""
+    if file == "-" and sys.stdin is None:
+        raise CorpusError("stdin is closed; give a file")
     try:
         content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         return content.decode()

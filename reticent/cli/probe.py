@@ -252,7 +252,7 @@ def _run_probe(
     console = Console()
     console.print(results_table(evidence))
     if page:
-        console.print(f"Page: {page}", soft_wrap=True)
+        console.print(f"Page: {page}", soft_wrap=True, markup=False)
 
 
 def _probe_myself(models: list[str], items: Path | None, reference: Path | None, out: Path | None, config: Any) -> None:

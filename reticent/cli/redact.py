@@ -46,17 +46,22 @@ def redact(
         raise PolicyError(f"{keep}: is there already and would be lost; move it away, or choose another --keep")
     text = read_text(file)
     if restore is not None:
-        sys.stdout.write(Redacted(text, _read_strings(restore)).restore())
+        _write_text(Redacted(text, _read_strings(restore)).restore())
         return
     known = None if record is None else _read_strings(record)
     if known_languages(pa.array([text]))[0] < 0 and len(text.split()) >= 30:
         log_warning("the text is in no language that the rules and taggers know: names in it may be missed")
     if keep is None:
-        sys.stdout.write(without_identifiers(text, record=known))
+        _write_text(without_identifiers(text, record=known))
         return
     made = redact_reversibly(text, record=known)
     write_private(keep, json.dumps(dict(made.values), ensure_ascii=False).encode())
-    sys.stdout.write(made.text)
+    _write_text(made.text)
+
+
+def _write_text(text: str) -> None:
+    """Write a text to stdout in UTF-8, as it was read, whatever the locale."""
+    sys.stdout.buffer.write(text.encode())
 
 
 def _read_strings(path: Path) -> dict[str, str]:

@@ -127,7 +127,7 @@ def _print_rows(rows: list[dict[str, Any]], num_texts: int, out: Path | None) ->
         f"{num_texts:,} texts, {len(rows):,} of them ranked; number: the line of the file, or of the text written"
     )
     if out is not None:
-        console.print(f"Texts: {out}", soft_wrap=True)
+        console.print(f"Texts: {out}", soft_wrap=True, markup=False)
 
 
 def _format_cell(value: float | bool | None) -> str:

@@ -89,7 +89,7 @@ def print_detection(found: DetectedSpans, as_json: bool) -> None:
     for table in evaluation_tables(found.evaluation) if found.evaluation else ():
         console.print(table)
     if found.folder:
-        console.print(f"Spans: {found.folder}", soft_wrap=True)
+        console.print(f"Spans: {found.folder}", soft_wrap=True, markup=False)
 
 
 def print_copies(counts: dict[str, Any], as_json: bool) -> None:
@@ -186,8 +186,8 @@ def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) 
         said = near_copies_lines(replace(evidence, risks=table), ENGLISH)
         for sentence in said:  # on unknown languages, and on near-copies
             console.print(f"Documents: {sentence}", soft_wrap=True, markup=False, highlight=False)
-    console.print(f"Report: {folder / 'report' / 'report.html'}", soft_wrap=True)
-    console.print(f"Dossier: {folder / 'dossier' / 'dossier.html'}", soft_wrap=True)
+    console.print(f"Report: {folder / 'report' / 'report.html'}", soft_wrap=True, markup=False)
+    console.print(f"Dossier: {folder / 'dossier' / 'dossier.html'}", soft_wrap=True, markup=False)
 
 
 def print_status(found: dict[str, Any]) -> None:

@@ -24,8 +24,15 @@ def job_status(run: Run) -> dict[str, Any]:
     A state is "done", "to do", "begun" (a training goes on from a saved state) or "out of date" (an artefact of that
     name exists, and the job would make it anew). ``plan`` counts trainings, classifications and scorings;
     its ``remaining_seconds`` is None while the speed of some of the work that is left is not known.
+
+    Raises
+    ------
+    CorpusError, PolicyError
+        Local documents, or a list of who withdrew, are not there: what is done cannot be told without them.
     """
     run = run.read_only_copy()
+    if run.job.corpus.remote is None:
+        _ = run.whole_corpus
     states = list(iter_step_states(run))
     earlier = run.timings.read()
     artifacts = []

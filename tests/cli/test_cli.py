@@ -509,6 +509,17 @@ def test_a_stdout_that_cannot_be_written_is_a_failure_without_a_traceback(run: P
     assert result.stderr == "reticent: system: No space left on device\n"
 
 
+def test_closed_streams_and_a_locale_that_lacks_a_letter_end_without_a_traceback(run: Path) -> None:
+    for closed, arguments, status in ((">&-", ["status", run], 0), ("<&-", ["redact"], 1)):
+        command = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "reticent", *map(str, arguments)]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (result.returncode, result.stderr) == (status, "reticent: stdin is closed; give a file\n" * status)
+    command = [sys.executable, "-m", "reticent", "redact"]
+    latin = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    result = subprocess.run(command, input="Dr. Müller – 5 €".encode(), capture_output=True, check=False, env=latin)
+    assert result.stdout.decode() == "Dr. [NAME] – 5 €"  # a text is UTF-8, as it was read
+
+
 def test_bars_and_colours_are_for_terminals_only(run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert command("index", run.parent / "d.parquet", "--out", tmp_path / "run") == 0
     shown = capfd.readouterr().err

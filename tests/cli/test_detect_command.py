@@ -123,9 +123,10 @@ def test_gold_is_not_measured_against_itself(documents: Path, found: Callable[..
 def test_spans_are_kept_in_a_run_folder_that_other_commands_go_on_with(
     documents: Path, tmp_path: Path, found: Callable[..., Any], reticent: Callable[..., Done]
 ) -> None:
-    out = tmp_path / "run"
+    out = tmp_path / "run[a]"  # no markup
     result = found(documents, "--out", out)
     assert result["folder"] == str(out / "spans")
+    assert f"Spans: {out / 'spans'}\n" in reticent(out).stdout
     assert pq.read_table(out / "spans" / "spans.parquet").num_rows == 2
     # The same settings from the run folder; then another choice of detectors.
     assert found(out)["spans"] == {"rules": {"EMAIL": 2}}

@@ -15,7 +15,7 @@ import pytest
 import reticent.audit.evaluate
 import reticent.trainer.loop
 from reticent.core.artifact import read_manifest
-from reticent.core.errors import ArtifactError, PolicyError
+from reticent.core.errors import ArtifactError, CorpusError, PolicyError
 from reticent.engine.synthetic import SynthConfig, synthesize
 from reticent.job.artefact import measurements_of
 from reticent.job.config import parse_job
@@ -244,6 +244,13 @@ def test_status_of_a_job_that_has_not_begun(hospital: Path, tmp_path: Path) -> N
     assert found["plan"] is None
     assert {a["state"] for a in found["artifacts"]} == {"to do"}
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_status_without_the_documents_or_a_list_of_who_withdrew_is_an_error(finished: Path, hospital: Path) -> None:
+    values = values_of(hospital, finished)
+    for corpus in ({"source": str(hospital / "gone")}, {"withdrawn": [str(hospital / "gone.txt")]}):
+        with pytest.raises((CorpusError, PolicyError), match="gone"):
+            job_status(Run(parse_job({**values, "corpus": {**values["corpus"], **corpus}})))
 
 
 # ------------------------------------------------------------------------------------------------------ the job file
