@@ -218,6 +218,11 @@ def _load_subjects(subjects: Path | None, documents: Path | None) -> tuple[Subje
     if {"individual_id", "text"} - {*table.column_names}:
         raise CorpusError(f"{documents}: not Parquet with columns individual_id and text (and spans)")
     if "spans" in table.column_names:
+        kind = table.schema.field("spans").type
+        is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+        names = {field.name for field in kind.value_type} if is_list and pa.types.is_struct(kind.value_type) else ()
+        if not {"start", "end", "label"}.issubset(names):
+            raise CorpusError(f"{documents} column spans: expected a list of (start, end, label), got {kind}")
         return subjects_from_spans(table), documents
     return subjects_from_notes(table, make_detectors(["rules"])), documents
 

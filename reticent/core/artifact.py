@@ -581,6 +581,8 @@ def nest_artifact(path: Path, name: str) -> None:
 
 def write_private(path: Path, content: bytes) -> None:
     """Write a file (mode 0600) atomically: it is complete or absent, however the process ends."""
+    if path.is_dir():
+        raise ArtifactError(f"{path}: a folder; give the name of a file")
     with locked(path):
         _recover(path)
         temporary = temporary_of(path)

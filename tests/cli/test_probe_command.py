@@ -117,6 +117,7 @@ def test_a_probe_of_few_people_withholds_and_still_has_its_page(folder: Path, tm
         (("--subjects", "people.parquet", "--templates", "bad.txt"), 2, "unknown field {shoe_size}"),
         (("--subjects", "people.parquet", "--soft-prompt", "--soft-subjects", 28), 1, "28 to train on, 8 to validate"),
         (("--documents", "people.parquet"), 1, "not Parquet with columns individual_id and text"),
+        (("--documents", "json.parquet"), 1, "column spans: expected a list of (start, end, label), got string"),
         ((), 2, "give --subjects or --documents"),
         (("--items", "me.toml", "--subjects", "people.parquet"), 2, "--items belongs to --self"),
         (("--self", "--items", "bad.txt"), 1, "expected lines like"),
@@ -134,6 +135,7 @@ def test_requests_that_cannot_be_met_are_explained(
 ) -> None:  # fmt: skip
     monkeypatch.chdir(folder)
     Path("bad.txt").write_text("{name} wears {shoe_size} \n")
+    pq.write_table(pa.table({"individual_id": ["a"], "text": [SECRET], "spans": ["[]"]}), "json.parquet")
     assert command("probe", "gpt2", *arguments, "-q") == status
     said = capsys.readouterr().err
     assert why in said

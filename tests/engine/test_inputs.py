@@ -555,6 +555,7 @@ def text_files(name: str, names: dict[str, str | bytes], outcome: Outcome, sourc
 OF_TWO = {"anna/1.txt": "x", "ben/deep/2.TXT": "y"}
 text_files("a folder an individual", OF_TWO | {"read.me": "z"}, [("anna/1", "anna", "x"), ("ben/deep/2", "ben", "y")])
 text_files("a glob", OF_TWO | {"carl/3.txt": "z"}, [("anna/1", "anna", "x"), ("carl/3", "carl", "z")], source="*/*.txt")
+text_files("a name that is no UTF-8", OF_TWO | {"m\udcfcller/3.txt": "z"}, "3.txt: its path becomes ids and is not valid UTF-8; rename it$")
 text_files("by their names", {"1_a.txt": "x", "2_b.txt": "y\r\nz\n"}, [("1_a", "a", "x"), ("2_b", "b", "y\r\nz\n")], markup=Markup(individual=r".*_(.*)"))
 text_files("by names that say nobody", {"1_a.txt": SENTINEL, "2.txt": "y"}, "2.txt: corpus.individual does not fit its id", markup=Markup(individual=r".*_(.*)"))
 text_files("of nobody", {"1.txt": SENTINEL, "2.txt": "y"}, "1.txt: it stands in no folder of an individual; set corpus.individual to")
