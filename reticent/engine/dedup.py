@@ -30,6 +30,7 @@ from reticent import _rust
 from reticent.core.errors import ArtifactError
 from reticent.engine.config import DedupConfig
 from reticent.engine.corpus import as_corpus
+from reticent.engine.sources.columns import sorted_codes
 
 if TYPE_CHECKING:
     from reticent._rust import Copies
@@ -89,7 +90,7 @@ def find_copies(
 
     corpus.for_each_batch(add, columns=("text",), num_threads=num_threads)
     copies = collector.finish(num_threads=config.num_threads)
-    owners = _owner_codes(corpus)
+    owners = sorted_codes(corpus.scan().column("individual_id"))[1]
     words = copies.num_words.astype(np.int64)
     exact = copies.first_equal
     cluster, near_copy = copies.near(owners, threshold=config.threshold, shingle=config.shingle_words)
@@ -132,12 +133,6 @@ def read_left_out(path: Path | str) -> np.ndarray:
         return pq.read_table(file).cast(LEFT_OUT).column("row").to_numpy()
     except (OSError, ValueError, pa.ArrowException) as error:
         raise ArtifactError(f"{file}: not a readable deduplication ({type(error).__name__})") from None
-
-
-def _owner_codes(corpus: Corpus) -> np.ndarray:
-    """Return the individual of each document as an integer code, uint32."""
-    encoded = corpus.scan().column("individual_id").combine_chunks().dictionary_encode()
-    return encoded.indices.to_numpy().astype(np.uint32)
 
 
 def _household_codes(corpus: Corpus, owners: np.ndarray) -> np.ndarray:

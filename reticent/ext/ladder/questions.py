@@ -3,7 +3,8 @@ knowledge).
 
 Rungs add up: public demographics; encounter metadata; a sentence of a note that fewer than k individuals share; and the
 beginning of a note, as a colleague has read it. None of it holds a diagnosis, a synonym or a drug of the list: a
-sentence or a value that does is left out. Memory: the texts of the individuals tested.
+sentence or a value that does is left out. Memory: the texts of the individuals tested, and 16 bytes for each use of
+one of their sentences.
 """
 
 from __future__ import annotations
@@ -108,7 +109,8 @@ def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesCo
     individuals: each one's diagnoses, and what the attacker knows at each rung, including sentences of fewer than ``k``
     of all individuals (households, where the split keeps these together) of both sides.
 
-    Cost: one pass over the documents; in memory the texts of those asked about, and 16 bytes a sentence of all others.
+    Cost: two passes over the documents; in memory the texts of those asked about, and 16 bytes for each document of any
+    individual that has a sentence of theirs.
 
     Parameters
     ----------
@@ -129,11 +131,8 @@ def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesCo
         add_fields_from_table(config.records, ids, individuals, row_of, columns, known)
     own = [] if config.records is not None else columns
     wanted = ("individual_id", "text", *(f"{SOURCE_COLUMN}{name}" for name in own))
-    on_a_side, uses = individuals.mask(MEMBERS) | individuals.mask(HELDOUT), []
     for batch in corpus.batches(columns=wanted):
-        codes, written_texts = individuals.individual_codes(batch.column("individual_id")), batch.column("text")
-        uses.append(_sentence_uses(individuals.units[codes], written_texts, on_a_side[codes]))
-        rows = row_of[codes]
+        rows, written_texts = row_of[individuals.individual_codes(batch.column("individual_id"))], batch.column("text")
         for number in np.flatnonzero(rows >= 0).tolist():
             texts[rows[number]].append(written_texts[number].as_py())
             for name in own:
@@ -146,7 +145,7 @@ def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesCo
         raise PolicyError(f"audit.diagnoses: none of {len(diagnoses)} diagnoses stands in any text")
     hidden = _any_name_pattern(name for each in diagnoses for name in (each.name, *each.synonyms, *each.drugs))
     sentences = [_distinct_sentences(own, hidden) for own in texts]
-    support = _sentence_supports(sentences, np.concatenate(uses))
+    support = _sentence_supports(sentences, corpus, individuals)
     counted = [list(zip(own, of_own, strict=True)) for own, of_own in zip(sentences, support, strict=True)]
     rare = [[each for each, num in own if num < k] for own in counted]
     common = [[each for each, num in own if num >= TEMPLATE_SUPPORT] for own in counted]
@@ -289,23 +288,25 @@ def _distinct_sentences(texts: Sequence[str], hidden: re.Pattern[str]) -> list[s
     return list(dict.fromkeys(sentence for sentence in own if len(sentence.split()) >= least))
 
 
-def _sentence_uses(units: np.ndarray, texts: Any, counted: np.ndarray) -> np.ndarray:
-    """Return (hash of a normalised sentence, unit that writes it) for the texts that are ``counted``, int64 (uses, 2);
-    sentences with hidden names are in it.
+def _sentence_supports(sentences: Sequence[Sequence[str]], corpus: Corpus, individuals: Individuals) -> list[list[int]]:
+    """Return the number of units of both sides that write each of these sentences of individuals. The sentences of a
+    unit are counted with hidden names in them too.
     """
-    uses = [
-        (hash(_normalise(each)), unit)
-        for unit, text, is_counted in zip(units.tolist(), texts.to_pylist(), counted.tolist(), strict=True)
-        if is_counted
-        for each in _distinct_sentences([text], _NO_NAME)
-    ]
-    return np.array(uses, dtype=np.int64).reshape(-1, 2)
-
-
-def _sentence_supports(sentences: Sequence[Sequence[str]], uses: np.ndarray) -> list[list[int]]:
-    """Return the number of units that write each of these sentences of individuals."""
     keys = [[hash(_normalise(each)) for each in own] for own in sentences]
-    pairs = np.unique(uses[np.isin(uses[:, 0], [key for own in keys for key in own])], axis=0)
+    asked, uses = {key for own in keys for key in own}, [np.empty((0, 2), np.int64)]
+    on_a_side = individuals.mask(MEMBERS) | individuals.mask(HELDOUT)
+    for batch in corpus.batches(columns=("individual_id", "text")):
+        codes = individuals.individual_codes(batch.column("individual_id"))
+        rows = np.flatnonzero(on_a_side[codes])
+        texts = zip(individuals.units[codes[rows]].tolist(), batch.column("text").take(rows).to_pylist(), strict=True)
+        found = [
+            (key, unit)
+            for unit, text in texts
+            for each in _distinct_sentences([text], _NO_NAME)
+            if (key := hash(_normalise(each))) in asked
+        ]
+        uses.append(np.array(found, dtype=np.int64).reshape(-1, 2))
+    pairs = np.unique(np.concatenate(uses), axis=0)
     support = dict(zip(*(values.tolist() for values in np.unique(pairs[:, 0], return_counts=True)), strict=True))
     return [[support[key] for key in own] for own in keys]
 
