@@ -62,12 +62,14 @@ def classify_documents(
     labels = read_labels(corpus, job)
     individuals = split_individuals(corpus, job.split)
     households = households_named(corpus, individuals)
+    # No epsilon accounts for the training of a checkpoint of ours.
+    owed = {path: ("the training of its checkpoint",) for path in folders if is_trained_here(path)}
     privacy = None
     if settings.private and job.train.dp is not None:
         charged = corpus.fingerprint() if job.train.dp.budget_file is not None else None
         privacy = job.train.dp.replace(unit=privacy_unit(job, job.train.dp), corpus=charged)
-        for path in folders:  # before the first of them is trained on
-            refuse_promise(privacy, _unaccounted_steps(path))
+        for steps in owed.values():  # before the first of them is trained on
+            refuse_promise(privacy, steps)
 
     def build(folder: Path | None) -> ClassificationEvidence:
         """Train and test a classifier on every model folder, and return the results. Classifiers stay in ``folder`` if
@@ -79,7 +81,7 @@ def classify_documents(
             if number == 1:
                 rows += measure_baselines(documents, job)
             kept = folder / f"model-{number:02d}" if folder is not None and settings.save_model else None
-            own = privacy and privacy.replace(unaccounted=_unaccounted_steps(path))
+            own = privacy and privacy.replace(unaccounted=owed.get(path, ()))
             with progress.task(f"classify {path.name}", None, "steps") as advance:
                 rows.append(train_one(path, path.name, 0, documents, settings, job, kept, advance, privacy=own))
         return assemble_result(documents, job, settings, None, rows)
@@ -93,11 +95,6 @@ def classify_documents(
         (writer.path / FILE).write_text(json.dumps(to_json(result), indent=1, allow_nan=False))
         writer.counts.update(result.documents, classes=len(result.classes), models=len(folders))
     return result
-
-
-def _unaccounted_steps(folder: Path) -> tuple[str, ...]:
-    """Return the steps before a head's training that no epsilon accounts for: the training of a checkpoint of ours."""
-    return ("the training of its checkpoint",) if is_trained_here(folder) else ()
 
 
 def _tokenise_for_models(
