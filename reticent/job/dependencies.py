@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import ArtifactError, PolicyError
@@ -11,8 +14,10 @@ from reticent.engine.detect.choose import DETECTORS
 from reticent.engine.dp_vocabulary import gaussian_sigma
 from reticent.engine.names import SurrogateNames
 from reticent.engine.public_words import read_public_words
+from reticent.engine.store import open_tokens
 from reticent.job.artefact import Training
 from reticent.job.config import Job, ModelSection
+from reticent.job.fingerprints import TO_DO
 from reticent.job.noise import vocabulary_name, vocabulary_noise
 from reticent.job.run import Run
 from reticent.trainer.privacy import BUDGET_FILE, PrivacyConfig
@@ -43,6 +48,11 @@ def training_dependencies(
     if recipe.private and settings.dp is not None and privacy_unit(run.job, settings.dp) == "household":
         # Earlier versions clipped individuals where text is rewritten in each epoch: such a training is made again.
         config["unit"] = "household in every epoch" if recipe.context == "surrogate" else "household"
+        if read.get("text", TO_DO) != TO_DO:  # of the tokens alone, which do not say who lives together
+            members = np.unique(open_tokens(run.folder / tokens).individual)
+            read["units"] = hashlib.sha256(run.individuals.units[members].tobytes()).hexdigest()
+    if recipe.private:
+        config |= trained_base(training.model)
     if recipe.replaces_indirect:
         config["pool"] = read_public_words(run.job.surrogates.pool).digest()
     if recipe.context == "surrogate" and (names := surrogate_names(run.job).digest()) is not None:
@@ -123,6 +133,12 @@ def is_trained_here(folder: Path | str | None) -> bool:
     except ArtifactError:
         return True
     return manifest.kind != "foundation" or "text" not in manifest.inputs
+
+
+def trained_base(model: ModelSection) -> dict[str, str]:
+    """Return ``{"base": "trained here"}``, the additional setting in the manifest of a private training whose base
+    model no epsilon accounts for; empty for any other model."""
+    return {"base": "trained here"} if is_trained_here(model.base) else {}
 
 
 def unaccounted_stages(job: Job, model: ModelSection, recipe: Recipe | None = None) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+import pyarrow as pa
 import pytest
 from fixtures.command import command
 from fixtures.models import toy_model, toy_tokenizer
@@ -18,11 +20,14 @@ from reticent.cli.runs import print_plan
 from reticent.core.artifact import read_manifest, write_artifact
 from reticent.core.errors import PolicyError
 from reticent.core.progress import Progress
+from reticent.engine.schema import MEMBERS
 from reticent.engine.synthetic import SynthConfig, synthesize
+from reticent.ext.classify.stage import privacy_settings
 from reticent.ext.dp.budget import read_budget
+from reticent.job.artefact import trainings_of
 from reticent.job.checks import check_run
 from reticent.job.config import Job, kept_content, parse_job
-from reticent.job.dependencies import privacy_of
+from reticent.job.dependencies import privacy_of, training_dependencies
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
 from reticent.job.training_tokens import verify_training
@@ -206,8 +211,13 @@ def test_a_base_that_was_trained_here_has_no_epsilon(hospital: Path, tmp_path: P
     job["model"][0]["base"] = str(checkpoint)
 
     def unaccounted() -> tuple[str, ...]:
-        run = Run(parse_job(job))
-        return privacy_of(run, run.job.model[0], run.job.recipe("dp-clm")).unaccounted
+        run = Run(parse_job(job)).read_only_copy()
+        (training,) = trainings_of(run.job)
+        found = privacy_of(run, training.model, run.job.recipe("dp-clm")).unaccounted
+        # One that was trained before this was looked at has an epsilon, and is made again.
+        assert ("base" in training_dependencies(run, training)[0]) == bool(found)
+        assert ("base" in privacy_settings(run.job, training.model)) == bool(found)
+        return found
 
     assert unaccounted() == ()  # a folder of its own is taken for public
     (checkpoint.parent / "ledger.json").write_text("{}")
@@ -222,6 +232,25 @@ def test_a_base_that_was_trained_here_has_no_epsilon(hospital: Path, tmp_path: P
     with pytest.raises(PolicyError, match="since the base model looked"):
         execute(Run(parse_job(job)), "train")
     assert not (tmp_path / "run").exists()
+
+
+def test_other_households_make_a_training_by_household_again_though_no_text_has_changed(
+    hospital: Path, tmp_path: Path
+) -> None:
+    table, notes = pl.read_parquet(hospital / "documents"), tmp_path / "notes.parquet"
+    job = values(hospital, tmp_path / "run", ["dp-clm"], DP, split={"heldout": 0.3})
+    job["corpus"] = {"source": str(notes), "household_id": "household_id"}
+    moved, found = dict[str, str](), []
+    for _ in range(2):
+        table.with_columns(household_id=pl.col("individual_id").replace(moved)).write_parquet(notes)
+        run = Run(parse_job(job))
+        execute(run, "protect")
+        (training,) = trainings_of(run.job)
+        found.append(training_dependencies(run, training)[1])
+        members = run.individuals.table.filter(pa.array(run.individuals.mask(MEMBERS))).column("individual_id")
+        moved = {members[1].as_py(): members[0].as_py()}  # two of them live together
+    assert found[0]["text"] == found[1]["text"]
+    assert found[0]["units"] != found[1]["units"]
 
 
 def test_all_settings_that_dp_sgd_does_not_allow_are_named_at_once(hospital: Path, tmp_path: Path) -> None:

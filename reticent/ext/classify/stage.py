@@ -30,7 +30,7 @@ from reticent.ext.classify.documents import (
 )
 from reticent.ext.classify.labels import LabelledTokens
 from reticent.job.artefact import Artefact, Step, Training, head_starts
-from reticent.job.dependencies import privacy_of, privacy_unit, surrogate_names, unaccounted_stages
+from reticent.job.dependencies import privacy_of, privacy_unit, surrogate_names, trained_base, unaccounted_stages
 from reticent.trainer.privacy import plan_privacy, refuse_promise, unaccounted_steps
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def privacy_settings(job: Job, model: ModelSection) -> dict[str, Any]:
     settings = job.training(model)
     assert settings.dp is not None  # the job was checked
     found: dict[str, Any] = settings.cache_key(private=True)["dp"]
-    return {**found, "unit": privacy_unit(job, settings.dp)}
+    return {**found, "unit": privacy_unit(job, settings.dp), **trained_base(model)}
 
 
 def private_heads(run: Run) -> Iterator[tuple[str, Recipe, PrivacyConfig, int, int]]:
