@@ -386,6 +386,22 @@ def test_files_that_are_passed_over_and_null_texts_are_counted(session: Any, tmp
     assert on_spark.build_index(documents, config=IndexConfig(max_n=1)).num_words > 3
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("2020/b.parquet", "stands in a folder inside of the one that is read"), ("b.parquet", "an empty file")],
+)
+def test_a_file_that_spark_would_leave_out_in_silence_is_an_error(
+    session: Any, tmp_path: Path, name: str, message: str
+) -> None:
+    folder = tmp_path / "notes"
+    of(folder)
+    of((folder / name).parent, "b.parquet")
+    if "empty" in message:
+        (folder / name).write_bytes(b"")
+    with pytest.raises(CorpusError, match=f"{name}: .*{message}"):
+        on_spark.open_documents(str(folder), spark=session)
+
+
 @pytest.mark.parametrize("name", ["ignoreCorruptFiles", "ignoreMissingFiles"])
 def test_no_setting_of_the_cluster_makes_files_disappear(session: Any, tmp_path: Path, name: str) -> None:
     folder = tmp_path / "notes"

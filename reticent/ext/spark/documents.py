@@ -11,7 +11,7 @@ import itertools
 import operator
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, field
 from functools import partial
@@ -191,7 +191,7 @@ def open_documents(
         )
     paths = [] if is_frame else _paths(spark, documents)
     frame, files = (documents, None) if is_frame else _read_parquet(spark, paths)
-    num_hidden = 0 if is_frame else _count_hidden_files(spark, paths)
+    num_hidden = 0 if files is None else _count_hidden_files(spark, paths, files)
     if num_hidden:
         warn(f"{num_hidden:,} file(s) are not read: a name begins with _ or .")
     with _explain_type_errors(spark, files, columns), errors_of_tasks():
@@ -341,21 +341,30 @@ def _is_true(setting: str | None) -> bool:
     return (setting or "").lower() == "true"
 
 
-def _count_hidden_files(spark: SparkSession, paths: Sequence[str]) -> int:
+def _count_hidden_files(spark: SparkSession, paths: Sequence[str], files: Mapping[str, int]) -> int:
     """Return the number of files under the paths that Spark skips, since a file or folder name begins with
-    _ or a dot.
+    _ or a dot. Raise `CorpusError` for any other that is not among those that it reads (``files``), or is empty.
     """
-    files, hadoop = 0, _hadoop_path(spark)
+    num_hidden, hadoop = 0, _hadoop_path(spark)
     with errors_of_tasks():
-        for path in map(hadoop, paths):
-            system = path.getFileSystem(_configuration(spark))
-            for start in system.globStatus(path) or ():
+        for place in map(hadoop, paths):
+            system = place.getFileSystem(_configuration(spark))
+            for start in system.globStatus(place) or ():
                 root = len(start.getPath().toUri().getPath())
                 found = system.listFiles(start.getPath(), True)
                 while found.hasNext():
-                    inside = found.next().getPath().toUri().getPath()[root:]
-                    files += any(name[:1] in ("_", ".") and "=" not in name for name in inside.split("/"))
-    return files
+                    status = found.next()
+                    path = status.getPath().toUri().getPath()
+                    if any(name[:1] in ("_", ".") and "=" not in name for name in path[root:].split("/")):
+                        num_hidden += 1
+                    elif path not in files:
+                        raise CorpusError(
+                            f"{path}: stands in a folder inside of the one that is read, where Spark reads no file; "
+                            "give a pattern of these folders, such as FOLDER/*, and no other file beside them"
+                        )
+                    elif not status.getLen():
+                        raise CorpusError(f"{path}: cannot be read as parquet (an empty file)")
+    return num_hidden
 
 
 def _select_columns(frame: DataFrame, columns: Columns, has_places: bool, more: Sequence[str] = ()) -> DataFrame:
@@ -437,7 +446,7 @@ def _find_listed_ids(
     """Yield the ids that may be of withdrawn individuals: those whose normalised spelling is in ``listed_ids``, or that
     the record of earlier withdrawals has."""
     for batch in batches:
-        ids = batch.column(0).cast(pa.string())
+        ids = _valid_text(batch.column(0), "individual_id")
         is_listed = pc.is_in(fold_ids(ids), value_set=listed_ids)
         yield batch.filter(pc.or_(is_listed, pa.array(record.has_individuals(ids, choice))))
 
@@ -486,9 +495,16 @@ def _fold_id_columns(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBat
     for batch in batches:
         for name in ("individual_id", "household_id"):
             if name in batch.schema.names:
-                folded = fold_ids(batch.column(name).cast(pa.string()))
+                folded = fold_ids(_valid_text(batch.column(name), name))
                 batch = batch.set_column(batch.schema.names.index(name), name, folded)
         yield batch
+
+
+def _valid_text(column: pa.Array, name: str) -> pa.Array:
+    """Return a column of text as strings; raise `CorpusError` if a value is not valid UTF-8, which Spark hands on."""
+    if _rust.check_utf8(column) is not None:
+        raise CorpusError(f"column {name}: a document holds bytes that are not valid UTF-8")
+    return column.cast(pa.string())
 
 
 @dataclass(frozen=True, slots=True)
@@ -517,7 +533,7 @@ class _Cut:
         if columns["text"].null_count:
             raise CorpusError("a document has no text (null); corpus.on_null = skip leaves such documents out")
         for name in ("doc_id", "individual_id", *(["household_id"] if "household_id" in columns else [])):
-            ids = columns[name].cast(pa.string())
+            ids = _valid_text(columns[name], name)
             may_be_null = name == "household_id" and not self.by_household
             if (ids.null_count and not may_be_null) or len(_rust.blank_rows(ids)):
                 raise CorpusError(f"column {name}: a document has none (null or blank)")
