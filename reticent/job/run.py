@@ -50,7 +50,7 @@ from reticent.engine.schema import HELDOUT, MEMBERS
 from reticent.engine.sources.files import Files
 from reticent.engine.split import draw_user_inference_holdout, open_individuals
 from reticent.engine.token_views import NumberedCorpus
-from reticent.engine.withdrawn import RECORD, LeftOut, OfList, Withdrawals, hash_texts, leave_out
+from reticent.engine.withdrawn import RECORD, LeftOut, OfList, Withdrawals, hash_texts, leave_out, list_message
 from reticent.engine.word_ids import NumberedWords, WordSpans
 from reticent.job.artefact import Measurement, Training
 from reticent.job.config import Job, ModelSection
@@ -131,6 +131,8 @@ class Run:
             if self.job.corpus.remote is not None:  # of whom they left out when it was read, the stage `corpus` said so
                 self.withdrawn = [each for each in self.withdrawn if each[2]]
                 Withdrawals(self.job.corpus, record).require_named()
+            for each in self.withdrawn:
+                list_message(*each, self.job.corpus)  # stops where that is wanted
             if record:
                 Withdrawals(staged_job(self.job).corpus, record).require(self.given_corpus.scan(), gone)
             self._opened["whole_corpus"] = corpus

@@ -29,6 +29,8 @@ def corpus_artefact(job: Job) -> Artefact:
     kept |= {name: getattr(settings, name) for name in ("table", "preset", "version")}
     since = {"opt_out": None, "row_security": "stop", "readmitted": (), "time_zone": None}  # settings that came later
     kept |= {name: value for name, old in since.items() if (value := getattr(settings, name)) != old}
+    if settings.opt_out is not None and settings.ids == "exact":  # by which fewer of its ids are individuals
+        kept["ids"] = "exact"
     kept["query"] = None if settings.query is None else _sha256(settings.query)
     kept |= {"columns": settings.only(Columns).model_dump(), "more": more_columns(job)}
     if row_of(address).kind == "store":
@@ -87,7 +89,6 @@ def _local_copy_config(job: Job) -> CorpusConfig:
         real_ids=settings.real_ids,
         withdrawn=settings.withdrawn,
         readmitted=tuple(name for name in settings.readmitted if Path(name).is_file()),  # a table was read with them
-        on_unmatched=settings.on_unmatched,
         on_null=settings.on_null,
         **settings.only(Columns).model_dump(),
     )

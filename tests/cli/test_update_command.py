@@ -282,6 +282,9 @@ def test_an_id_of_nobody_in_a_list_is_counted_and_never_quoted(
         assert SECRET not in shown.err + shown.out
     counts = read_manifest(tmp_path / f"out-{len(SECRET) + 7}-0" / "split").counts
     assert counts["withdrawn"] == [{"ids": 3, "individuals": 1}]
+    lists = ("--set", f'corpus.withdrawn=["{tmp_path}/gone.txt"]', "--set", "corpus.on_unmatched=stop")
+    assert command("detect", monday.parent / "notes", "--detector", "rules", *lists) == 1
+    assert said in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

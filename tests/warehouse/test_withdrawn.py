@@ -18,6 +18,8 @@ from reticent.core.errors import CorpusError, PolicyError, ReticentError
 from reticent.engine.sources.corpus_config import CorpusConfig
 from reticent.engine.sources.staged import staged_files
 from reticent.engine.withdrawn import RECORD
+from reticent.job.config import parse_job
+from reticent.job.staged import corpus_artefact
 
 needs_postgres()
 pytestmark = pytest.mark.heavy
@@ -66,6 +68,15 @@ def test_all_spellings_of_one_who_withdrew_are_left_out_where_they_are_joined(
     found = staged(database, tmp_path, opt_out="opt_out", ids="fold")
     assert len(found) == 57
     assert not [each for each in found["person_id"] if each.endswith("3") and len(each) < 4]
+
+
+def test_a_register_is_read_again_where_its_ids_are_no_longer_held_to_be_exact(tmp_path: Path) -> None:
+    given = {"source": "postgresql://host/notes", "table": "note", "opt_out": "opt_out"}
+    made = [
+        corpus_artefact(parse_job({"out": str(tmp_path), "corpus": {**given, "ids": ids}})).settings
+        for ids in ("exact", "stop", "fold")
+    ]
+    assert made[0] != made[1] == made[2]
 
 
 @pytest.mark.parametrize("kind", ["bigint", "numeric", "text", "varchar(9)", "char(7)"])
