@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 from pathlib import Path
 from typing import Any
@@ -275,3 +276,13 @@ def test_index_is_the_same_through_either_reader(tmp_path: Path) -> None:
         index = build_index(corpus, split_individuals(corpus))
         indexes.append(pa.record_batch(index.words()))
     assert indexes[0].equals(indexes[1])
+
+
+def test_a_time_as_spark_writes_it_is_one_of_utc(tmp_path: Path) -> None:
+    born = pa.array([dt.datetime(1950, 2, 28, 23), dt.datetime(9999, 12, 30, 23)], pa.timestamp("us"))  # in Paris
+    ids = {name: ["a", "b"] for name in ("doc_id", "individual_id", "text")}
+    pq.write_table(pa.table({**ids, "birth": born}), tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    (found,) = open_corpus(tmp_path, time_zone="Europe/Paris").batches(columns=("source:birth",))
+    assert [each[:10] for each in found.column(0).to_pylist()] == ["1950-03-01", "9999-12-31"]
+    with pytest.raises(CorpusError, match="column birth: holds times with a zone that are not all midnight in UTC"):
+        list(open_corpus(tmp_path).batches(columns=("source:birth",)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -66,9 +66,15 @@ def _read_any_parquet(
 ) -> Iterator[pa.RecordBatch]:
     """Yield record batches of a Parquet file, read by pyarrow page by page and checked."""
     # Without a buffer ahead a row group is read page by page: large ones cost no more memory than small ones.
-    with pq.ParquetFile(file, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True) as parquet:
+    how: dict[str, Any] = {"pre_buffer": False, "buffer_size": 1 << 20, "page_checksum_verification": True}
+    with pq.ParquetFile(file, coerce_int96_timestamp_unit="us", **how) as parquet:
         require_columns(parquet.schema_arrow.names, columns, file)
+        described = map(parquet.schema.column, range(len(parquet.schema)))
+        instants = {column.path for column in described if column.physical_type == "INT96"}.intersection(columns)
         for batch in parquet.iter_batches(batch_rows, row_groups, columns, use_threads=False):
+            for name in instants:  # Spark's, which are of UTC, though nothing says so
+                at = batch.schema.get_field_index(name)
+                batch = batch.set_column(at, name, batch.column(at).cast(pa.timestamp("us", "UTC")))
             yield validate_batch(batch)
 
 
