@@ -65,7 +65,6 @@ def classify(
     job = job_from_source(source, None, settings=settings, used=None if own else OF_DOCUMENTS)
     progress = new_progress(quiet)
     if own:
-        job.classifying()  # refused without a column of classes
         run = Run(job, progress)
         execute(run, "classify")
         print_classification([result for result in read_results(run) if result.task == "class"], as_json)

@@ -55,7 +55,7 @@ def add_adapter(model: PreTrainedModel, settings: LoraSettings, *, seed: int) ->
     Raises
     ------
     PolicyError
-        peft is not installed, or a name of ``target_modules`` is that of no module of this model or of its embeddings.
+        peft is not installed, ``target_modules`` names no module of this model, or names its embeddings.
     """
     try:
         from peft import LoraConfig, get_peft_model
@@ -85,13 +85,6 @@ def add_adapter(model: PreTrainedModel, settings: LoraSettings, *, seed: int) ->
                 if settings.target_modules
                 else f"train.lora.target_modules: must be given for {model.config.model_type}"
             ) from None
-    adapted: list[str] = wrapped.targeted_module_names  # type: ignore[assignment]
-    unknown = [name for name in chosen or () if not any(f".{module}".endswith(f".{name}") for module in adapted)]
-    if unknown and chosen != ["all-linear"]:
-        raise PolicyError(
-            f"train.lora.target_modules: {model.config.model_type} has no module {', '.join(unknown)} that can have an "
-            "adapter"
-        )
     if any(isinstance(end, BaseTunerLayer) for end in (model.get_input_embeddings(), model.get_output_embeddings())):
         raise PolicyError("train.lora.target_modules: names the embeddings, which input and output share")
     return Adapter(wrapped, trained)

@@ -420,7 +420,6 @@ def test_a_warning_is_printed_even_when_quiet(run: Path, tmp_path: Path, capfd: 
         (["demo", "--out", "OUT", "--individuals", "0"], 2, "Invalid value for '--individuals'"),
         (["synth", "OUT", "--seed", "-1"], 2, "Invalid value for '--seed'"),
         (["synth", "/proc/nowhere/x"], 1, "reticent: /proc/nowhere/x: not written (No such file or directory"),
-        (["classify", "RUN"], 2, "reticent: classify needs the column of classes"),
         (["bench", "RUN", "--out", "RUN", "-q"], 1, "run: a folder; give the name of a file"),
         (["nonsense"], 2, "No such command"),
         (["index", "--no-such-option"], 2, "No such option"),

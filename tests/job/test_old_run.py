@@ -54,6 +54,7 @@ MADE_AGAIN = {
     "tuesday/tokens/gpt2/train-pseudonymised": PATCHES,
     "tuesday/tokens/gpt2/train-tag": PATCHES,
     "models/gpt2/tagged": TOKENS,
+    "near-copies": "equal texts without a word counted as copies",
     "audit": "it names that training",
     "report": "it is made of the audit",
     "dossier": "it is made of the report",

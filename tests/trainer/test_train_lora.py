@@ -97,12 +97,8 @@ def test_a_stopped_lora_run_ends_as_one_that_was_not_stopped(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("target_modules", "said"),
-    [
-        (("nowhere",), "no module of gpt2"), (("wte",), "embeddings"), (("lm_head",), "embed"),
-        (("c_attn", "c_fcc", "fc"), "gpt2 has no module c_fcc, fc"),
-    ],
-)  # fmt: skip
+    ("target_modules", "said"), [(("nowhere",), "no module of gpt2"), (("wte",), "embeddings"), (("lm_head",), "embed")]
+)
 def test_modules_that_cannot_be_adapted_are_refused(target_modules: tuple[str, ...], said: str, tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match=f"train.lora.target_modules: .*{said}"):
         run("gpt2", "clm", tmp_path, lora=LoraSettings(target_modules=target_modules))
