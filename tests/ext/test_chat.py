@@ -195,7 +195,9 @@ def test_a_guarded_trainer_learns_answers_and_refuses_all_tokens(run: Run, tmp_p
             output_dir=str(tmp_path / "out"), use_cpu=True, report_to=[], save_strategy="no", num_train_epochs=1,
             disable_tqdm=True, per_device_train_batch_size=2,
         )  # fmt: skip
-        trainer = transformers.Trainer(model, arguments, train_dataset=dataset, data_collator=collator)
+        trainer = transformers.Trainer(
+            model, arguments, train_dataset=dataset, data_collator=collator, processing_class=tokenizer
+        )
         guard = guard_trainer(trainer)
         if collator is naive:
             with pytest.raises(TrainingError, match="protected tokens are targets"):
@@ -204,6 +206,9 @@ def test_a_guarded_trainer_learns_answers_and_refuses_all_tokens(run: Run, tmp_p
             trainer.train()
             assert guard.counts()[1]["targets"] > 0
             assert guard.counts()[1]["protected"] > 0
+            trainer.save_model()
+            kept = transformers.AutoTokenizer.from_pretrained(tmp_path / "out").chat_template
+            assert kept == tokenizer.chat_template
 
 
 @pytest.mark.parametrize(
