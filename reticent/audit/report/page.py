@@ -218,6 +218,7 @@ def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
         digits_beside=lambda estimate, threshold: digits_beside(threshold, estimate),
     )
     attacks = sorted({name for model in models for name in model.membership}, key=_attack_order)
+    kind_attacks = _kind_attacks(models)
     shown = PlotContent(audit=audit, attacks=attacks, f1_of_all=_f1_of_all(corpus), t=t)
     last = last_checkpoints(models)
     verdicts = verdicts_on(shown_models(judged_audit, t), t)
@@ -240,10 +241,10 @@ def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
         has_groups=any(m.groups for m in models), has_diagnoses=any(m.diagnoses for m in models),
         heads=audit.heads or [], head_attacks=_head_attacks(audit.heads or []),
         rungs=RUNGS, fewest_diagnosed=FEWEST_DIAGNOSED,
-        kinds_of_word=any(m.by_kind for m in models), kind_attacks=_kind_attacks(models),
+        kinds_of_word=any(m.by_kind for m in models), kind_attacks=kind_attacks,
         strongest_of_kind=_strongest_of_kind,
         more_kind_attacks=any(
-            set(found.attacks) - set(_kind_attacks(models)) for m in models for found in (m.by_kind or {}).values()
+            set(found.attacks) - set(kind_attacks) for m in models for found in (m.by_kind or {}).values()
         ),
         kind_shadows=any(found.num_shadows for m in models for found in (m.by_kind or {}).values()),
         likeness=LIKENESS, continued=any(m.generated and m.generated.heldout for m in models),

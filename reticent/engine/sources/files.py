@@ -312,8 +312,10 @@ class Files:
     def ids_of(self, file: Path) -> tuple[str, str]:
         """Return document id and individual id of a text file, which is one document."""
         below = file.relative_to(self.roots[file])
-        if any("\ud800" <= letter <= "\udfff" for letter in str(below)):  # bytes that are no UTF-8
-            raise CorpusError(f"{file}: its path becomes ids and is not valid UTF-8; rename it")
+        try:
+            str(below).encode()
+        except UnicodeEncodeError:
+            raise CorpusError(f"{file}: its path becomes ids and is not valid UTF-8; rename it") from None
         return below.with_suffix("").as_posix(), self.individual(file, below)
 
     @cached_property

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -66,8 +66,9 @@ def _read_any_parquet(
 ) -> Iterator[pa.RecordBatch]:
     """Yield record batches of a Parquet file, read by pyarrow page by page and checked."""
     # Without a buffer ahead a row group is read page by page: large ones cost no more memory than small ones.
-    how: dict[str, Any] = {"pre_buffer": False, "buffer_size": 1 << 20, "page_checksum_verification": True}
-    with pq.ParquetFile(file, coerce_int96_timestamp_unit="us", **how) as parquet:
+    with pq.ParquetFile(
+        file, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True, coerce_int96_timestamp_unit="us"
+    ) as parquet:
         require_columns(parquet.schema_arrow.names, columns, file)
         described = map(parquet.schema.column, range(len(parquet.schema)))
         instants = {column.path for column in described if column.physical_type == "INT96"}.intersection(columns)
