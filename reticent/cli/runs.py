@@ -130,16 +130,23 @@ def list_all_recipes(wanted: bool) -> None:
     raise typer.Exit
 
 
-def verify_ledger(ledger: Path, quiet: bool, as_json: bool) -> None:
-    """Draw the targets of a training again, compare them with its ledger, and print the result; exit with status 1
-    where they differ."""
-    from reticent.job.training_tokens import find_run, verify_training
-
-    folder, model, recipe = find_run(ledger)
+def verify_ledger(ledger: Path, run_folder: Path | None, quiet: bool, as_json: bool) -> None:
+    """Compare a training's ledger with the run's tokens (its targets are drawn again or, for a guarded trainer, whose
+    ledger needs ``run_folder``, looked up), and print the result; exit with status 1 where they differ."""
     progress = new_progress(quiet)
-    run = Run(job_of(read_job(folder), None), progress)
-    with progress.task(f"verify {model} {recipe}", None, "epochs") as advance:
-        verdict = verify_training(run, model, recipe, ledger, progress=advance)
+    if run_folder is None:
+        from reticent.job.training_tokens import find_run, verify_training
+
+        folder, model, recipe = find_run(ledger)
+        run = Run(job_of(read_job(folder), None), progress)
+        with progress.task(f"verify {model} {recipe}", None, "epochs") as advance:
+            verdict = verify_training(run, model, recipe, ledger, progress=advance)
+    else:
+        from reticent.ext.trainers.verify import verify_guarded_run
+
+        run = Run(job_of(read_job(run_folder), None), progress)
+        with progress.task(f"verify {ledger.name}", None, "rows") as advance:
+            verdict, model, recipe = verify_guarded_run(run, ledger, progress=advance)
     if as_json:
         found = {
             "holds": verdict.holds,
@@ -490,7 +497,7 @@ def train(
             metavar="LEDGER",
             help="Train nothing: draw all targets of a finished training again from its tokens and compare with its "
             "ledger, ledger.json in the folder of its model, and say how far its flags were checked against the text. "
-            "Exit 1 if anything differs.",
+            "With RUN: a ledger of guard_trainer, whose targets are looked up in that run. Exit 1 if anything differs.",
         ),
     ] = None,
     list_recipes: Annotated[
@@ -509,12 +516,12 @@ def train(
     --set train.dp.unit=individual. What all such runs cost together: reticent budget RUN.
     """
 
-    if (run_folder is None) == (verify is None):
-        raise PolicyError("train: give either RUN, a run folder, or --verify LEDGER")
+    if run_folder is None and verify is None:
+        raise PolicyError("train: give RUN, a run folder, or --verify LEDGER")
     if verify is not None:
         if settings or not resume:
             raise PolicyError("train --verify: goes by the settings of the finished training; give no others")
-        verify_ledger(verify, quiet, as_json)
+        verify_ledger(verify, run_folder, quiet, as_json)
         return
     assert run_folder is not None
     job = job_of(read_job(run_folder), settings)

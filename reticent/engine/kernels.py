@@ -24,6 +24,7 @@ __all__ = [
     "hash_ids",
     "hash_keys",
     "hash_slices",
+    "mark_tokens",
     "number_tuples",
     "protected_words",
     "replace_words",
@@ -219,6 +220,20 @@ def hash_ids(ids: np.ndarray, windows: np.ndarray, seed: int, epoch: int) -> np.
             if ids[row, at] >= 0:
                 state = _hash(np.uint64(seed), np.uint64(epoch), np.uint64(windows[row]), np.uint64(at))
                 total += _mix(state ^ (np.uint64(ids[row, at]) + np.uint64(0x9E3779B97F4A7C15)))
+    return total
+
+
+@_jit
+def mark_tokens(marks: np.ndarray, indices: np.ndarray, ids: np.ndarray) -> np.uint64:
+    """Set the bit of each token index in ``marks`` (uint8, lowest bit first) and return a checksum (sum modulo 2^64) of
+    index and token id of those whose bit was not set before."""
+    total = np.uint64(0)
+    for at in range(len(indices)):
+        index = indices[at]
+        bit = np.uint8(1 << (index & 7))
+        if not marks[index >> 3] & bit:
+            marks[index >> 3] |= bit
+            total += _hash(np.uint64(0), np.uint64(0), np.uint64(index), np.uint64(ids[at]))
     return total
 
 

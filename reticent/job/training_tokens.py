@@ -163,7 +163,10 @@ def find_run(ledger: Path) -> tuple[Path, str, str]:
         parts = ledger.relative_to(folder).parts
         if (folder / JOB).is_file() and len(parts) >= 4 and parts[0] == "models":
             return folder, parts[1], parts[2]
-    raise ArtifactError(f"{ledger}: not the ledger of a run; expected RUN/models/MODEL/RECIPE/ledger.json")
+    raise ArtifactError(
+        f"{ledger}: not the ledger of a run; expected RUN/models/MODEL/RECIPE/ledger.json, or for that of a guarded "
+        "trainer its run too: train RUN --verify LEDGER"
+    )
 
 
 def verify_training(
@@ -192,7 +195,7 @@ def verify_training(
     recipe, tokens = run.job.recipe(recipe_name), None
     mismatches, settings = [], None
     try:  # flags that were changed in between would be drawn again as they are
-        tokens = _verified_fingerprint(run.folder / "tokens" / model.name / run.job.tokens(recipe.name))
+        tokens = verified_fingerprint(run.folder / "tokens" / model.name / run.job.tokens(recipe.name))
     except ArtifactError as error:
         mismatches.append(str(error))
     if (ledger.parent / MANIFEST).exists():
@@ -219,12 +222,12 @@ def verify_training(
         tokens_of = epoch_store or store
         verdict = verify_ledger(content, tokens_of, recipe, settings=settings, progress=progress, context=context)
         name = f"tokens/{model.name}/{run.job.tokens(recipe.name)}"
-        flags, are_those = _text_check_of_flags(run, name, recipe, store, epoch_store)
+        flags, are_those = check_of_flags(run, name, recipe, store, epoch_store)
     verdict.mismatches[:0] = mismatches if are_those else [*mismatches, flags]
     return replace(verdict, flags=flags)
 
 
-def _verified_fingerprint(tokens: Path) -> str:
+def verified_fingerprint(tokens: Path) -> str:
     """Return the fingerprint of a token store after hashing every byte, including the token ids that it refers to."""
 
     ids = ids_folder_of(tokens)
@@ -233,7 +236,7 @@ def _verified_fingerprint(tokens: Path) -> str:
     return fingerprint(tokens)
 
 
-def _text_check_of_flags(
+def check_of_flags(
     run: Run, name: str, recipe: Recipe, store: TokenStore, epoch_store: Callable[[int], TokenStore] | None
 ) -> tuple[str, bool]:
     """Return a sentence on how far a recipe's flags were checked against the text, and whether they may be used: not if

@@ -22,6 +22,7 @@ from reticent.engine.kernels import (
     draw_words,
     goldfish_drops,
     hash_ids,
+    mark_tokens,
     number_tuples,
     protected_words,
     replace_words,
@@ -459,6 +460,21 @@ def test_digest_of_targets_matches_oracle_however_they_are_batched(seed: int) ->
     assert int(hash_ids(labels, windows, 3, 7)) == expected & MASK
     parts = sum(int(hash_ids(labels[i : i + 1], windows[i : i + 1], 3, 7)) for i in range(4))
     assert parts & MASK == expected & MASK
+
+
+def test_tokens_are_marked_once_and_the_checksum_is_of_those_that_are_new() -> None:
+    random = np.random.default_rng(1)
+    indices, ids = random.integers(0, 90, 60), random.integers(0, 50, 60)
+    marks, seen = np.zeros(12, np.uint8), dict[int, int]()
+    for part in np.split(np.arange(60), [7, 7, 40]):
+        new = {}
+        for at in part.tolist():
+            if int(indices[at]) not in seen | new:
+                new[int(indices[at])] = int(ids[at])
+        expected = sum(chained(0, 0, index, number) for index, number in new.items())
+        assert int(mark_tokens(marks, indices[part], ids[part])) == expected & MASK
+        seen |= new
+    assert np.flatnonzero(np.unpackbits(marks, bitorder="little")).tolist() == sorted(seen)
 
 
 def test_digest_tells_a_target_from_its_equal_in_another_document() -> None:

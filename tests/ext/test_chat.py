@@ -17,7 +17,15 @@ from reticent.ext.trainers import chat
 from reticent.job.config import parse_job
 from reticent.job.pipeline import execute
 from reticent.job.run import Run
-from reticent.trainers import PERMITTED, PROTECTED, chat_dataset, guard_trainer, text_of_turns, with_permitted
+from reticent.trainers import (
+    PERMITTED,
+    PROTECTED,
+    chat_dataset,
+    guard_trainer,
+    text_of_turns,
+    verify_guarded,
+    with_permitted,
+)
 
 pytest.importorskip("datasets", reason="needs reticent[trainers]: make test-trainers")
 pytest.importorskip("accelerate", reason="needs reticent[trainers]: make test-trainers")
@@ -198,7 +206,7 @@ def test_a_guarded_trainer_learns_answers_and_refuses_all_tokens(run: Run, tmp_p
         trainer = transformers.Trainer(
             model, arguments, train_dataset=dataset, data_collator=collator, processing_class=tokenizer
         )
-        guard = guard_trainer(trainer)
+        guard = guard_trainer(trainer, ledger=tmp_path / "ledger.json")
         if collator is naive:
             with pytest.raises(TrainingError, match="protected tokens are targets"):
                 trainer.train()
@@ -206,6 +214,9 @@ def test_a_guarded_trainer_learns_answers_and_refuses_all_tokens(run: Run, tmp_p
             trainer.train()
             assert guard.counts()[1]["targets"] > 0
             assert guard.counts()[1]["protected"] > 0
+            verdict = verify_guarded(tmp_path / "ledger.json", chat_dataset(run, "ppclm", conversations(), tokenizer))
+            assert verdict.holds
+            assert verdict.counts == guard.counts()[1]
             trainer.save_model()
             kept = transformers.AutoTokenizer.from_pretrained(tmp_path / "out").chat_template
             assert kept == tokenizer.chat_template

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 import os
 import re
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.machinery import ModuleSpec
@@ -19,6 +21,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from fixtures.command import command
 from fixtures.jobs import changed, make_hospital, values_of
 from fixtures.models import toy_model, toy_tokenizer, write_toy_model
 from fixtures.places import ROOT
@@ -36,7 +39,16 @@ from reticent.trainer.labels import make_targets
 from reticent.trainer.ledger import Ledger
 from reticent.trainer.models import load_tokenizer
 from reticent.trainer.recipes import get_recipe
-from reticent.trainers import PERMITTED, PROTECTED, ProtectedCollator, guard_model, guard_trainer, protected_dataset
+from reticent.trainers import (
+    PERMITTED,
+    PROTECTED,
+    TOKEN_INDEX,
+    ProtectedCollator,
+    guard_model,
+    guard_trainer,
+    protected_dataset,
+    verify_guarded,
+)
 from reticent.trainers import with_permitted as carried
 
 datasets = pytest.importorskip("datasets", reason="needs reticent[trainers]: make test-trainers")
@@ -125,6 +137,83 @@ def test_a_guarded_trainer_trains_and_writes_what_it_saw(kind: str, tmp_path: Pa
     own = run(kind, KINDS[kind], tmp_path / "own", store=STORE, end_of_text=False).ledger
     assert (said["eligible"], said["protected"]) == (own.eligible, own.protected)
     assert said["recipe"]["name"] == KINDS[kind]
+    verdict = verify_guarded(tmp_path / "guarded.json", dataset_of(kind))
+    assert verdict.holds
+    assert verdict.counts is not None
+    assert verdict.counts["protected"] == said["protected"] // 2
+    assert verdict.counts["violations"] == 0
+    assert 0 < verdict.counts["targets"] <= min(said["targets"], verdict.counts["eligible"])
+    if kind == "gpt2":
+        assert verdict.counts["targets"] == verdict.counts["eligible"] == said["targets"] // 2
+
+
+def _mark(said: dict[str, Any], index: int) -> None:
+    """Say in a ledger that one token more was a target."""
+    process = said["processes"][0]
+    marks = np.frombuffer(zlib.decompress(base64.b64decode(process["marks"])), np.uint8).copy()
+    assert not marks[index // 8] >> index % 8 & 1
+    marks[index // 8] |= 1 << index % 8
+    process["marks"] = base64.b64encode(zlib.compress(marks.tobytes())).decode()
+
+
+@pytest.fixture(scope="module")
+def guarded_ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("guarded")
+    trainer = trainer_of("gpt2", folder)
+    guard_trainer(trainer, ledger=folder / "guarded.json")
+    trainer.train()
+    return folder / "guarded.json"
+
+
+PROTECTED_TOKEN = int(np.flatnonzero(STORE.flags & 3)[0])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda ledger: _mark(ledger, PROTECTED_TOKEN), "1 protected tokens were targets"),
+        (lambda ledger: ledger["processes"][0].update(checksum="0" * 16), "had other ids"),
+        (lambda ledger: ledger["processes"][0].update(without_index=3), "3 targets came without"),
+        (lambda ledger: ledger.update(protection="0" * 64), "protection: not that of the dataset"),
+        (lambda ledger: ledger["recipe"].update(name="clm"), "recipe: not that of the dataset"),
+        (lambda ledger: ledger.update(targets=5), "targets: 5 in all"),
+        (lambda ledger: ledger["epochs"][0].update(violations=1), "violations: 0 in all"),
+        (lambda ledger: ledger.update(first_step=4), "begins after step 4"),
+        (lambda ledger: ledger.update(processes=[]), "are noted"),
+    ],
+)
+def test_a_ledger_that_does_not_hold_is_told(
+    change: Callable[[dict[str, Any]], None], said: str, guarded_ledger: Path, tmp_path: Path
+) -> None:
+    content = json.loads(guarded_ledger.read_text())
+    change(content)
+    (tmp_path / "changed.json").write_text(json.dumps(content))
+    verdict = verify_guarded(tmp_path / "changed.json", dataset_of("gpt2"))
+    assert not verdict.holds
+    assert any(said in mismatch for mismatch in verdict.mismatches)
+
+
+def test_targets_are_looked_up_among_the_tokens_and_flags_that_are_there(guarded_ledger: Path, tmp_path: Path) -> None:
+    """Not among those of the ledger's own claims: other flags or other tokens are found by each target."""
+    content = json.loads(guarded_ledger.read_text())
+    del content["protection"]
+    (tmp_path / "anybody.json").write_text(json.dumps(content))
+    target = int(np.flatnonzero(STORE.flags & 3 == 0)[3])
+    flags, ids = STORE.flags.copy(), STORE.input_ids.copy()
+    flags[target] |= 1
+    ids[target] += 1
+    tokenizer, recipe = load_tokenizer(toy_tokenizer("gpt2")), get_recipe("ppclm")
+    for store, said in (
+        (STORE.with_columns(flags=flags), "1 protected tokens were targets"),
+        (STORE.with_columns(input_ids=ids), "had other ids"),
+        (STORE.select(np.arange(10)), "no tokens of the dataset"),
+    ):
+        verdict = verify_guarded(tmp_path / "anybody.json", protected_dataset(store, recipe, tokenizer))
+        assert any(said in mismatch for mismatch in verdict.mismatches)
+    for broken in (b"{}", b'{"format": "reticent.guarded-training/1"}', guarded_ledger.read_bytes()[:-40]):
+        (tmp_path / "broken.json").write_bytes(broken)
+        with pytest.raises(ArtifactError, match="ledger of a guarded trainer"):
+            verify_guarded(tmp_path / "broken.json", dataset_of("gpt2"))
 
 
 @pytest.mark.parametrize("persistent", [False, True])
@@ -422,7 +511,7 @@ def test_trl_trains_on_protected_rows_and_is_guarded(tmp_path: Path) -> None:
 
 def test_trl_packs_rows_whose_individuals_stay_apart_and_stops_where_it_drops_the_column(tmp_path: Path) -> None:
     trl = pytest.importorskip("trl", reason="needs TRL: make test-trainers")
-    dataset, names = dataset_of("gpt2"), ("input_ids", "labels", PERMITTED)
+    dataset, names = dataset_of("gpt2"), ("input_ids", "labels", PERMITTED, TOKEN_INDEX)
     rows = [{name: np.asarray(row[name]).tolist() for name in names} for row in dataset]
 
     def trainer_with(rows: Any, **options: Any) -> Any:
@@ -442,7 +531,7 @@ def test_trl_packs_rows_whose_individuals_stay_apart_and_stops_where_it_drops_th
     trainer = trainer_with(packed, dataset_kwargs={"skip_prepare_dataset": True})
     model = trainer.model.eval()
     made = next(iter(trainer.get_train_dataloader()))
-    given = {name: values for name, values in made.items() if name not in ("labels", PERMITTED)}
+    given = {name: values for name, values in made.items() if name not in ("labels", PERMITTED, TOKEN_INDEX)}
     logits = model(**given).logits[0]
     bounds = [*(made["position_ids"][0] == 0).nonzero().flatten().tolist(), made["input_ids"].shape[1]]
     assert len(bounds) > 3
@@ -452,6 +541,10 @@ def test_trl_packs_rows_whose_individuals_stay_apart_and_stops_where_it_drops_th
     guard = guard_trainer(trainer)
     trainer.train()
     (row,) = guard.counts().values()
+    guard.write(tmp_path / "packed.json")
+    verdict = verify_guarded(tmp_path / "packed.json", dataset)
+    assert verdict.holds
+    assert verdict.counts == {**row, "targets": row["targets"]}
     assert row["targets"] == sum(label != IGNORE_INDEX for row in rows for label in row["labels"])
     assert row["protected"] == int((STORE.flags & 3 != 0).sum())
     dropped = trainer_with(datasets.Dataset.from_list(rows))  # TRL's own preparation keeps two columns
@@ -565,7 +658,13 @@ def test_two_processes_of_accelerate_launch_are_guarded_and_counted_together(tmp
     guard_trainer(trainer, ledger=tmp_path / "one.json")
     trainer.train()
     trainer.train()
-    assert said == json.loads((tmp_path / "one.json").read_text())
+    one = json.loads((tmp_path / "one.json").read_text())
+    assert len(said.pop("processes")) == 2
+    assert len(one.pop("processes")) == 1
+    assert said == one
+    proofs = [verify_guarded(tmp_path / name, dataset) for name in ("right.json", "one.json")]
+    assert proofs[0].holds
+    assert proofs[0] == proofs[1]
     assert not (tmp_path / "wrong.json").exists()
 
 
@@ -642,6 +741,30 @@ def test_a_run_gives_the_tokens_that_its_job_asks_for_and_no_older_ones(
     for newer in (changed(values, out=str(tmp_path / "new")), changed(values, protect__k=5), withdrawn):
         with pytest.raises(ArtifactError, match="until protect"):
             Run(parse_job(newer)).dataset("ppmlm")
+
+
+def test_a_guarded_training_on_a_run_is_verified_by_a_command(
+    hospital_run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trainer = trainer_of("bert", tmp_path, dataset=hospital_run.dataset("ppmlm"))
+    guard_trainer(trainer, ledger=tmp_path / "ledger.json")
+    trainer.train()
+    capsys.readouterr()
+    assert command("train", hospital_run.folder, "--verify", tmp_path / "ledger.json", "--json", "-q") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["holds"]
+    assert said["recipe"] == "ppmlm"
+    assert said["drawn"]["violations"] == 0 < said["drawn"]["targets"]
+    assert "flags checked against the text" in said["flags"]
+    content = json.loads((tmp_path / "ledger.json").read_text())
+    content["processes"][0]["checksum"] = "0" * 16
+    (tmp_path / "changed.json").write_text(json.dumps(content))
+    assert command("train", hospital_run.folder, "--verify", tmp_path / "changed.json", "-q") == 1
+    assert "does NOT hold" in capsys.readouterr().out
+    content["protection"] = "0" * 64
+    (tmp_path / "changed.json").write_text(json.dumps(content))
+    assert command("train", hospital_run.folder, "--verify", tmp_path / "changed.json", "-q") == 1
+    assert "no tokens of" in capsys.readouterr().err
 
 
 def test_a_dataset_is_read_as_documents_with_its_filter_and_selection() -> None:

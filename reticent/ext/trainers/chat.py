@@ -21,7 +21,7 @@ from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.detect.spans import SpanReader
 from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.schema import DIRECT, IGNORE_INDEX
-from reticent.ext.trainers.dataset import PERMITTED, PROTECTED, require_protected
+from reticent.ext.trainers.dataset import PERMITTED, PROTECTED, TOKEN_INDEX, require_protected
 from reticent.job.variants import TRAIN, Variant
 from reticent.job.views import index_of
 
@@ -76,9 +76,10 @@ def chat_dataset(
     """Return the members' conversations as a Hugging Face dataset of tokens in the tokenizer's chat template, with
     labels only on unprotected tokens of answers.
 
-    Columns: ``input_ids``, ``attention_mask``, ``labels`` (the answers' tokens that may be targets) and ``permitted``
-    (:mod:`reticent.ext.trainers.dataset`). A row is a conversation or, of a long one, a window of it; one without a
-    target is left out. Collate with ``with_permitted(DataCollatorForSeq2Seq(tokenizer))``, and guard the trainer.
+    Columns: ``input_ids``, ``attention_mask``, ``labels`` (the answers' tokens that may be targets), ``permitted`` and
+    ``token_index`` (:mod:`reticent.ext.trainers.dataset`; its numbers are of the tokens of all conversations). A row is
+    a conversation or, of a long one, a window of it; one without a target is left out. Collate with
+    ``with_permitted(DataCollatorForSeq2Seq(tokenizer))``, and guard the trainer.
 
     Parameters
     ----------
@@ -125,6 +126,8 @@ def chat_dataset(
     )
     ids: list[np.ndarray] = []
     permitted: list[np.ndarray] = []
+    starts: list[int] = []
+    num_tokens = 0
     for documents in flagged:
         part = documents.part
         found = zip(part.doc_ids.to_pylist(), part.texts.to_pylist(), strict=True)
@@ -145,7 +148,9 @@ def chat_dataset(
                 if (own[1][1:] >= 0).any():  # nothing predicts the first
                     ids.append(own[0])
                     permitted.append(own[1])
-    rows = _Rows(ids, permitted)
+                    starts.append(num_tokens + first)
+            num_tokens += len(made[0])
+    rows = _Rows(ids, permitted, starts)
     return Dataset.from_dict({"window": np.arange(len(ids))}).with_transform(rows)
 
 
@@ -155,6 +160,8 @@ class _Rows:
 
     ids: list[np.ndarray]
     permitted: list[np.ndarray]
+    #: Number of each window's first token among the tokens of all conversations.
+    starts: list[int]
 
     def __repr__(self) -> str:  # `datasets` prints it in a warning
         return f"Conversations({len(self.ids)} windows)"
@@ -163,7 +170,10 @@ class _Rows:
         ids, permitted = ([of[number].tolist() for number in rows["window"]] for of in (self.ids, self.permitted))
         labels = [[IGNORE_INDEX if value == PROTECTED else value for value in row] for row in permitted]
         ones = [[1] * len(row) for row in ids]
-        return {"input_ids": ids, "attention_mask": ones, "labels": labels, PERMITTED: permitted}
+        index = [
+            [*range(self.starts[number], self.starts[number] + len(self.ids[number]))] for number in rows["window"]
+        ]
+        return {"input_ids": ids, "attention_mask": ones, "labels": labels, PERMITTED: permitted, TOKEN_INDEX: index}
 
 
 def _protected_characters(documents: Flagged, flags: int) -> list[np.ndarray]:

@@ -2,7 +2,8 @@
 
 A row is a window of one document. Beside the inputs it has the column ``permitted``: for each token its id if it may be
 a target, `PROTECTED` if it must not be, and -100 elsewhere. Correct labels agree with it wherever they are not -100,
-whoever made them; :mod:`reticent.ext.trainers.guard` enforces this during training.
+whoever made them; :mod:`reticent.ext.trainers.guard` enforces this during training. By the column ``token_index`` its
+ledger says which tokens were targets, and :mod:`reticent.ext.trainers.verify` compares that with the dataset.
 
 The tokens are not copied: a dataset holds window numbers, and unpacks a row when it is read.
 """
@@ -38,6 +39,11 @@ if TYPE_CHECKING:
 PERMITTED = "permitted"
 #: Its value at a token that must not be one.
 PROTECTED = -101
+#: Name of the column with each token's number among all tokens of the training documents, -1 where there is none. A
+#: guard notes by it which tokens were targets.
+TOKEN_INDEX = "token_index"
+#: The columns that a batch carries to the guard, with their value where there is no token of a document.
+CARRIED = {PERMITTED: IGNORE_INDEX, TOKEN_INDEX: -1}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -59,7 +65,8 @@ class ProtectedWindows:
         numbers = np.asarray(rows["window"], dtype=np.int64)
         batch = self.windows.gather(numbers)
         permitted = self.permitted(batch)
-        columns = {"input_ids": batch.input_ids, "word_ids": batch.word_ids, PERMITTED: permitted}
+        index = self.windows.token_positions(numbers, permitted.shape[1])
+        columns = {"input_ids": batch.input_ids, "word_ids": batch.word_ids, PERMITTED: permitted, TOKEN_INDEX: index}
         if self.recipe.objective == "clm":
             columns["labels"] = np.where(permitted == PROTECTED, IGNORE_INDEX, permitted)
         lengths = batch.attention.sum(axis=1).tolist()
@@ -86,9 +93,9 @@ def protected_dataset(
     """Return a token store's windows as a Hugging Face dataset whose labels leave out protected tokens.
 
     Columns: ``window`` (its number), ``input_ids``, ``attention_mask``, ``word_ids`` (-1 outside words), ``permitted``
-    (see the module), and of causal recipes ``labels``: all that may be targets. Targets of masked recipes are drawn by
-    `ProtectedCollator`. ``select``, ``shuffle``, ``filter`` and ``train_test_split`` keep the columns; ``map`` writes
-    them to a file of the library's cache, which is as secret as the documents.
+    and ``token_index`` (see the module), and of causal recipes ``labels``: all that may be targets. Targets of masked
+    recipes are drawn by `ProtectedCollator`. ``select``, ``shuffle``, ``filter`` and ``train_test_split`` keep the
+    columns; ``map`` writes them to a file of the library's cache, which is as secret as the documents.
 
     Parameters
     ----------
@@ -181,7 +188,7 @@ class ProtectedCollator:
         self._epoch.fill_(epoch)
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
-        """Return ``input_ids``, ``attention_mask``, ``labels``, ``permitted``, int64 (B, T) each.
+        """Return ``input_ids``, ``attention_mask``, ``labels``, ``permitted``, ``token_index``, int64 (B, T) each.
 
         Raises
         ------
@@ -207,12 +214,14 @@ class ProtectedCollator:
             "attention_mask": batch.attention.astype(np.int64),
             "labels": targets.labels,
             PERMITTED: self.source.permitted(batch),
+            TOKEN_INDEX: self.source.windows.token_positions(batch.windows, batch.input_ids.shape[1]),
         }
         return {name: torch.from_numpy(np.ascontiguousarray(values)) for name, values in made.items()}
 
 
 def with_permitted(collator: Callable[[list[dict[str, Any]]], Any]) -> Callable[[Sequence[Mapping[str, Any]]], Any]:
-    """Wrap a collator of batches so that they also have the column ``permitted`` (which tokens may be targets).
+    """Wrap a collator of batches so that they also have the columns ``permitted`` (which tokens may be targets) and, if
+    the rows have it, ``token_index`` (which tokens they are).
 
     Rows may be padded on either side, or joined into one. A place that is guessed wrong lets nothing through: the guard
     compares ids.
@@ -220,31 +229,42 @@ def with_permitted(collator: Callable[[list[dict[str, Any]]], Any]) -> Callable[
     Raises (when called)
     --------------------
     TrainingError
-        A row has no such column, or the batch has neither a row for each row nor all of them in one, with
+        A row has no column ``permitted``, or the batch has neither a row for each row nor all of them in one, with
         ``position_ids`` that begin again at each, so that no individual sees another.
     """
 
     def collate(rows: Sequence[Mapping[str, Any]]) -> Any:
-        """Return the wrapped collator's batch with the column ``permitted``, padded or joined in the same way."""
+        """Return the wrapped collator's batch with the carried columns, padded or joined in the same way."""
         if not all(PERMITTED in row for row in rows):
             raise TrainingError(f"a row has no column {PERMITTED!r}; does the dataset come from protected_dataset?")
-        kept = [np.asarray(row[PERMITTED], dtype=np.int64) for row in rows]
-        made = collator([{name: value for name, value in row.items() if name != PERMITTED} for row in rows])
-        shape = tuple(made["input_ids"].shape)
-        laid = np.full(shape, IGNORE_INDEX, dtype=np.int64)
-        if shape[0] == len(kept) and all(len(row) <= shape[1] for row in kept):
-            attention = made.get("attention_mask")
-            for number, row in enumerate(kept):
-                on_the_left = attention is not None and len(row) < shape[1] and not bool(attention[number, 0])
-                laid[number, slice(shape[1] - len(row), None) if on_the_left else slice(len(row))] = row
-        elif shape[0] == 1 and sum(map(len, kept)) <= shape[1]:
-            positions, firsts = made.get("position_ids"), np.cumsum([0, *map(len, kept)])[:-1]
-            if positions is None or positions[0, firsts].any():
-                raise TrainingError("rows of several individuals in one, without position_ids that keep them apart")
-            laid[0, : sum(map(len, kept))] = np.concatenate(kept)
-        else:
-            raise TrainingError("a batch was cut or joined so that nothing says which of its tokens are protected")
-        made[PERMITTED] = torch.from_numpy(laid)
+        made = collator([{name: value for name, value in row.items() if name not in CARRIED} for row in rows])
+        lengths = [len(row[PERMITTED]) for row in rows]
+        places = _places_of_rows(made, lengths)
+        for name, filler in CARRIED.items():
+            if all(name in row for row in rows):
+                laid = np.full(tuple(made["input_ids"].shape), filler, dtype=np.int64)
+                laid.reshape(-1)[places] = np.concatenate([np.asarray(row[name], dtype=np.int64) for row in rows])
+                made[name] = torch.from_numpy(laid)
         return made
 
     return collate
+
+
+def _places_of_rows(made: Mapping[str, Any], lengths: Sequence[int]) -> np.ndarray:
+    """Return where a collator has put the tokens of rows of these ``lengths``, as positions in the flattened batch
+    ``made``, int64 (sum of the lengths,)."""
+    height, width = made["input_ids"].shape
+    if height == len(lengths) and max(lengths) <= width:
+        attention = made.get("attention_mask")
+        firsts = [
+            width - length if attention is not None and length < width and not bool(attention[row, 0]) else 0
+            for row, length in enumerate(lengths)
+        ]
+        starts = np.arange(height) * width + firsts
+    elif height == 1 and sum(lengths) <= width:
+        starts, positions = np.cumsum([0, *lengths])[:-1], made.get("position_ids")
+        if positions is None or positions[0, starts].any():
+            raise TrainingError("rows of several individuals in one, without position_ids that keep them apart")
+    else:
+        raise TrainingError("a batch was cut or joined so that nothing says which of its tokens are protected")
+    return np.concatenate([start + np.arange(length) for start, length in zip(starts, lengths, strict=True)])

@@ -5,27 +5,34 @@ sees. So the guard is attached to the model itself. Each forward pass of a train
 ``permitted`` (:mod:`reticent.ext.trainers.dataset`); a label must be -100 or the id permitted at its position, so a
 shift, another tokenizer, a cut and a lost column are refused alike. Outputs other than the loss (logits, hidden states)
 are detached: a loss computed from them has no gradient. Outside of training mode all outputs are detached.
+
+The guard notes which tokens of the documents were targets, a bit each, by the column ``token_index``. Its ledger holds
+them, and :func:`reticent.ext.trainers.verify.verify_guarded` compares them with the dataset, made again.
 """
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from transformers import TrainerCallback
 
 from reticent.core.artifact import write_private
 from reticent.core.errors import PolicyError, TrainingError
+from reticent.engine.kernels import mark_tokens
 from reticent.engine.schema import IGNORE_INDEX
-from reticent.ext.trainers.dataset import PERMITTED, PROTECTED, ProtectedCollator, windows_of
+from reticent.ext.trainers.dataset import PERMITTED, PROTECTED, TOKEN_INDEX, ProtectedCollator, windows_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, Trainer
 
-FORMAT = "reticent.guarded-training/1"
+FORMAT = "reticent.guarded-training/2"
 #: What a model makes of the labels alone, and keeps its gradient: its loss, that of its routers, and in TRL the
 #: log-probability of each label, (B, T).
 OF_THE_LABELS = ("loss", "aux_loss", "log_probs")
@@ -41,6 +48,11 @@ class TargetGuard:
     _counts: dict[int, torch.Tensor] = field(default_factory=dict)
     _elsewhere: dict[int, torch.Tensor] = field(default_factory=dict)
     _hooks: list[Any] = field(default_factory=list)
+    #: Of this process: a bit for each token that was a target, the checksum of these tokens (`mark_tokens`), and the
+    #: number of targets without a token index.
+    _marks: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint8))
+    _checksum: int = 0
+    _unplaced: int = 0
 
     def counts(self) -> dict[int, dict[str, int]]:
         """Return epoch -> numbers of permitted tokens, protected tokens, actual targets, and violations (always 0)."""
@@ -64,20 +76,44 @@ class TargetGuard:
         while self._hooks:
             self._hooks.pop().remove()
 
-    def write(self, path: Path | str, **more: Any) -> None:
-        """Write the target counts of all epochs to a private JSON file, with further JSON values ``more``."""
+    def targets(self) -> dict[str, Any]:
+        """Return which tokens were targets in this process as JSON values: ``marks``, a bit for each token (packed and
+        as base64), their ``checksum`` (`mark_tokens`), and the number of targets ``without_index``.
+        """
+        marks = base64.b64encode(zlib.compress(self._marks.tobytes())).decode()
+        return {"marks": marks, "checksum": f"{self._checksum:016x}", "without_index": self._unplaced}
+
+    def write(self, path: Path | str, processes: list[dict[str, Any]] | None = None, **more: Any) -> None:
+        """Write the target counts of all epochs to a private JSON file, with the `targets` of all ``processes``
+        (default: of this one alone) and further JSON values ``more``.
+        """
         rows = [{"epoch": epoch, **row} for epoch, row in self.counts().items()]
         total = {name: sum(row[name] for row in rows) for name in (*COUNTS, "violations")}
         content = {"format": FORMAT, **more, "batches": self.batches, **total, "epochs": rows}
+        content["processes"] = processes or [self.targets()]
         write_private(Path(path), json.dumps(content, indent=1).encode())
 
     def _before_forward(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """Hook before the forward pass: remove ``permitted`` from the arguments, and in training mode check the labels
         against it."""
-        permitted = kwargs.pop(PERMITTED, None)
+        permitted, index = kwargs.pop(PERMITTED, None), kwargs.pop(TOKEN_INDEX, None)
         if model.training:
             self._check(kwargs, permitted)
+            self._mark(kwargs["labels"], index)
         return args, kwargs
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _mark(self, labels: torch.Tensor, index: torch.Tensor | None) -> None:
+        """Mark the tokens of a batch that are targets, by their token index; both (B, T)."""
+        is_target = labels != IGNORE_INDEX
+        ids = labels[is_target].cpu().numpy()
+        places = np.full(len(ids), -1) if index is None else index[is_target].cpu().numpy()
+        known = places >= 0
+        self._unplaced += int(np.count_nonzero(~known))
+        length = int(places.max(initial=-1)) // 8 + 1
+        if length > len(self._marks):
+            self._marks = np.pad(self._marks, (0, max(length, 2 * len(self._marks)) - len(self._marks)))
+        self._checksum = (self._checksum + int(mark_tokens(self._marks, places[known], ids[known]))) & (2**64 - 1)
 
     def _check(self, given: dict[str, Any], permitted: torch.Tensor | None) -> None:
         """Add a batch to the counts. Raise `TrainingError` unless each label is -100 or the token id that ``permitted``
@@ -172,7 +208,7 @@ def _copy_counts(counts: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
 
 class _Epochs(TrainerCallback):
     """Trainer callback: sets the epoch of guard and collator, checks that each step was guarded, logs counts of an
-    epoch over all processes, and writes the ledger (counts) at the end."""
+    epoch over all processes, and writes the ledger (counts and targets) at the end."""
 
     def __init__(self, guard: TargetGuard, trainer: Trainer, ledger: Path | None):
         self.guard, self.trainer, self.ledger, self._seen = guard, trainer, ledger, 0
@@ -220,23 +256,28 @@ class _Epochs(TrainerCallback):
         self.trainer.log({f"guard_{name}": number for name, number in said.items()})
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Write the target counts to the ledger file, in the main process."""
-        if self.ledger is None or not state.is_world_process_zero:
+        """Write counts and targets of all processes to the ledger file, in the main process."""
+        from accelerate.utils import gather_object  # transformers asks for it where a Trainer trains
+
+        if self.ledger is None:
+            return
+        processes = gather_object([self.guard.targets()])
+        if not state.is_world_process_zero:
             return
         source = windows_of(self.trainer.train_dataset)
         more = {} if source is None else {"recipe": source.recipe.to_dict(), "protection": source.fingerprint}
         # What a resumed training did before is in no count of its guard.
-        self.guard.write(self.ledger, first_step=self._first_step, **more)
+        self.guard.write(self.ledger, processes, first_step=self._first_step, **more)
 
 
 def guard_trainer(trainer: Trainer, *, ledger: Path | str | None = None) -> TargetGuard:
     """Guard the model of a transformers or TRL trainer against protected targets; return the guard. Call it before
     ``trainer.train()``.
 
-    ``remove_unused_columns`` is switched off, which would take ``permitted`` away. At the end the counts are written to
-    ``ledger``, a private JSON file, with recipe and fingerprint of the protection where the dataset is one of
-    `protected_dataset`. After each epoch they are logged as ``guard_targets`` and so on, to whatever ``report_to`` of
-    the trainer names: numbers alone.
+    ``remove_unused_columns`` is switched off, which would take ``permitted`` away. At the end counts and targets are
+    written to ``ledger``, a private JSON file, with recipe and fingerprint of the protection where the dataset is one
+    of `protected_dataset`; `reticent.trainers.verify_guarded` verifies it. After each epoch the counts are logged as
+    ``guard_targets`` and so on, to whatever ``report_to`` of the trainer names: numbers alone.
 
     Raises
     ------
