@@ -114,8 +114,8 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        """SHA-256, hexadecimal, of everything in the manifest that identifies the artefact: without counts, versions
-        and times."""
+        """SHA-256 (hexadecimal) of the fields of the manifest that identify an artefact, a stored result: all but
+        counts, versions and times."""
         content: dict[str, Any] = {"kind": self.kind, "kind_format": self.kind_format, "config": self.config}
         files = {name: about for name, about in self.files.items() if not name.startswith(TIMES)}
         content |= {"inputs": self.inputs, "files": files}
@@ -123,7 +123,8 @@ class Manifest:
 
 
 def holds_results(folder: Path) -> bool:
-    """Whether a folder is an artefact or a run folder, so that its files are results and not documents.
+    """Whether a folder holds results of this program (a stored artefact or a job's run folder), so that its files must
+    not be read as input documents.
 
     Generated and scrubbed documents (kinds "synth" and "scrub") are documents.
     """
@@ -147,7 +148,8 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def format_of(kind: str) -> int:
-    """Return the current format version of a kind of artefact."""
+    """Return the version number of the file format in which artefacts (stored results) of a kind, such as "spans", are
+    written now."""
     return FORMATS.get(kind, 1)
 
 
@@ -211,8 +213,8 @@ def delete(path: Path) -> None:
 
 
 def discard(backup: Path, under: Path) -> None:
-    """Delete a backup, after renaming it to the temporary name ``under`` so that an interrupted deletion is recognised
-    later; if a full disk prevents the renaming, delete it in place."""
+    """Delete the backup of a replaced result. It is renamed to the temporary path ``under`` first, so that an
+    interrupted deletion can be finished later; on a full disk, where renaming may fail, it is deleted in place."""
     with suppress(OSError):
         backup.rename(under)
     for left in (under, backup):
@@ -241,8 +243,8 @@ def resumable_folders_of(path: Path) -> list[Path]:
 
 
 def leftovers_of(path: Path) -> list[Path]:
-    """Return the temporary folders that an interrupted writer of ``path`` left behind, and the backup of the old result
-    if there is one."""
+    """Return what an interrupted writer of the result at ``path`` left behind: its temporary folders, and the backup of
+    the older result if there is one."""
     found = list(path.parent.glob(f".{glob.escape(path.name)}.tmp-{'[0-9a-f]' * 12}"))
     return [*found, backup] if ((backup := backup_of(path)) / MANIFEST).exists() else found
 
@@ -253,7 +255,8 @@ def is_vacant(path: Path) -> bool:
 
 
 def artifacts_in(folder: Path) -> list[Path]:
-    """Return the finished artefacts in a run folder, links followed, without those nested in others."""
+    """Return the paths of the finished artefacts (stored results) in a run folder and its subfolders, links followed;
+    artefacts inside another artefact are left out."""
     found = []
     for name, folders, files in os.walk(folder, followlinks=True):
         if MANIFEST in files and Path(name) != folder:
@@ -264,7 +267,8 @@ def artifacts_in(folder: Path) -> list[Path]:
 
 
 def interrupted_in(folder: Path) -> list[Path]:
-    """Return the paths of artefacts in a run folder, links followed, next to which an interrupted writer left files."""
+    """Return the paths of the artefacts in a run folder, links followed, whose writer was interrupted and left
+    temporary files beside them."""
     found = set()
     for name, folders, files in os.walk(folder, followlinks=True):
         real = Path(os.path.realpath(name))
@@ -310,7 +314,8 @@ class InUseError(ArtifactError):
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the artefact's lock in the ``with`` block; raise `ArtifactError` if another process holds it."""
+    """Hold the lock of the artefact (stored result) at ``path`` in the ``with`` block; raise `ArtifactError` if another
+    process holds it."""
     # Imported here: it takes 35 ms, which `--help` would pay too. A lock costs 0.15 ms (flock by hand: 0.02) and is
     # let go by name: a process forked meanwhile, which has the file open too, does not hold it on.
 
@@ -359,8 +364,8 @@ class HashedFile:
 
 
 def written_digest(path: Path) -> str | None:
-    """Return the SHA-256 of a file that this process wrote through `HashedFile`; None for any other file, a changed
-    one, or a second call."""
+    """Return the SHA-256 of a file that this process wrote through `HashedFile`, and forget it; None if the file was
+    written otherwise, has changed since, or was asked for before."""
     about = path.stat()
     size, changed, digest = _known.pop((about.st_dev, about.st_ino), (-1, -1, ""))
     return digest if (size, changed) == (about.st_size, about.st_mtime_ns) else None
@@ -378,8 +383,8 @@ class ArtifactWriter:
 def write_artifact(
     path: Path | str, *, kind: str, config: dict[str, Any], inputs: dict[str, str], resume: bool | None = None
 ) -> Iterator[ArtifactWriter]:
-    """Yield a writer with a temporary folder, which becomes the artefact at ``path`` if the ``with`` block ends without
-    an error.
+    """Yield a writer with a temporary folder, which becomes the artefact (a stored result with a manifest) at ``path``
+    if the ``with`` block ends without an error.
 
     A link is followed: the artefact it leads to is replaced, the link stays.
 
@@ -622,8 +627,8 @@ def recover_folder(folder: Path) -> None:
 
 
 def unfinished_path(path: Path, kind: str, config: dict[str, Any], inputs: dict[str, str]) -> Path:
-    """Return the path of the folder in which a resumable writer prepares the artefact with this configuration and these
-    inputs."""
+    """Return the path of the unfinished folder for an artefact with this configuration and these inputs; a writer that
+    was interrupted resumes from it."""
     path = Path(os.path.realpath(path))
     digest = hashlib.sha256(canonical([kind, format_of(kind), config, inputs])).hexdigest()
     return path.parent / f".{path.name}.part-{digest[:12]}"
@@ -644,7 +649,7 @@ def make_private_folder(path: Path) -> None:
     path.mkdir(mode=0o700, exist_ok=True)
 
 
-def written_reason(error: Exception) -> str:
+def write_failure(error: Exception) -> str:
     """Return why a write failed, as text: the operating system's message, or the name of the error's type."""
     number = _errno(error)
     return type(error).__name__ if number is None else os.strerror(number)
@@ -775,7 +780,8 @@ class VerifiedFiles:
         self._made: list[Path] = []
 
     def verify(self, path: Path, manifest: Manifest) -> None:
-        """Raise `ArtifactError` if a file has changed; files of unchanged status are not read again."""
+        """Raise `ArtifactError` if a file of the artefact differs from its hash in the manifest. Files whose size and
+        times are as at the last check are not read again."""
         for name, about in manifest.files.items():
             file = path / name
             try:
@@ -787,7 +793,8 @@ class VerifiedFiles:
                 self._remember(file, state, about["sha256"])
 
     def sha256(self, file: Path) -> bytes:
-        """Return the SHA-256 of a document file; it is not read again if its status is unchanged.
+        """Return the SHA-256 of a document file; it is taken from the cache if size and times of the file are
+        unchanged.
 
         Raises
         ------
@@ -805,7 +812,8 @@ class VerifiedFiles:
         return digest.digest()
 
     def made(self, path: Path) -> None:
-        """Register an artefact that this process wrote, so that `save` records the hashes of its files."""
+        """Register an artefact (stored result) that this process wrote, so that `save` adds the hashes of its files to
+        the cache."""
         self._made.append(path)
 
     def save(self) -> None:
@@ -872,7 +880,8 @@ def held_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
 
 
 def delete_left(prefix: str, parent: Path) -> None:
-    """Delete this user's temporary folders with this prefix whose process has died; those in use are locked."""
+    """Delete temporary folders in ``parent`` that a dead process of this user left: their names begin with ``prefix``,
+    and no process holds their lock."""
     for left in parent.glob(f"{prefix}*"):
         try:
             with _lock_folder(left, fcntl.LOCK_NB, is_new=False):
@@ -884,9 +893,9 @@ def delete_left(prefix: str, parent: Path) -> None:
 
 @contextmanager
 def _lock_folder(folder: Path, lock_flags: int = 0, *, is_new: bool = True) -> Iterator[None]:
-    """Hold an exclusive lock on a folder for the ``with`` block. With ``LOCK_NB`` in ``lock_flags``, raise `OSError` if
-    another process holds it, instead of waiting. The lock is on a file in the folder, as network file systems share
-    such locks between hosts; ``is_new`` creates that file."""
+    """Hold an exclusive lock on a folder for the ``with`` block; with ``LOCK_NB`` in ``lock_flags``, raise `OSError`
+    instead of waiting if another process holds it. ``is_new``: create the lock file inside the folder, which must not
+    exist yet."""
     inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         flags = os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL if is_new else 0)

@@ -68,7 +68,8 @@ def _unknown_error(device: str) -> PolicyError:
 
 
 def uses_bf16(bf16: str, device: torch.device) -> bool:
-    """Whether "auto", "on" or "off" means bfloat16 on a device; "auto" is on for a GPU that supports it."""
+    """Whether the setting ``bf16`` ("auto", "on" or "off") turns bfloat16 on for a device; "auto" does so on a GPU that
+    supports it."""
     if bf16 != "auto" or device.type != "cuda":
         return bf16 == "on"
     import torch

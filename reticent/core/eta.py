@@ -26,7 +26,8 @@ from reticent.core.json_toml import parse_json
 
 
 def clock_time(at: float, now: float) -> str:
-    """Return a time of day as text, with the day if it is not today."""
+    """Return the time ``at`` as text such as "14:05", with the day if it is not that of ``now``; both are in seconds
+    since 1970."""
     then = time.localtime(at)
     today = time.strftime("%Y%j", then) == time.strftime("%Y%j", time.localtime(now))
     return time.strftime("%H:%M" if today else "%a %d %b %H:%M", then)
@@ -79,7 +80,8 @@ class Timings:
         self._path = folder / TIMINGS
 
     def read(self) -> dict[str, dict[str, Any]]:
-        """Return the last log entry (seconds, work) of each artefact, by name; unreadable lines are skipped."""
+        """Return the logged duration in seconds and work in tokens of each artefact (stored result), by name. The last
+        entry counts; unreadable lines are skipped."""
         found: dict[str, dict[str, Any]] = {}
         try:
             lines = self._path.read_text(encoding="utf-8").splitlines()
@@ -135,8 +137,8 @@ class Plan:
 
     @staticmethod
     def _add_to_totals(totals: dict[tuple[str, ...], list[float]], step: Work, work: float, seconds: float) -> None:
-        """Add the tokens and seconds of a step to two entries of ``totals``: that of its kind, model and recipe, and
-        that of its kind and model."""
+        """Add the tokens (``work``) and seconds of a finished step to two entries of ``totals``: one for steps of the
+        same kind, model and recipe, one for steps of the same kind and model."""
         for key in (step.speed_key, step.speed_key[:2]):
             total = totals.setdefault(key, [0.0, 0.0])
             total[0] += work
@@ -149,8 +151,8 @@ class Plan:
         self._started, self._seen, self._began, self._share = self._clock(), None, 0.0, 0.0
 
     def advance(self, share: float, began: float = 0.0) -> None:
-        """Set the completed share (0 to 1) of the running step; ``began`` is the share that a resumed step had done
-        before."""
+        """Set the completed share (0 to 1) of the running step. ``began`` is the share that was complete when an
+        interrupted step was resumed."""
         if self.running is None:
             return
         if self._seen is None:
@@ -168,7 +170,7 @@ class Plan:
         return work
 
     def stop(self) -> None:
-        """Reset the running step to none, as it failed."""
+        """Record that the running step has failed: no step is running any more."""
         self.running = None
 
     def skip(self, name: str) -> None:
@@ -208,12 +210,12 @@ class Plan:
 
     @property
     def left(self) -> list[Work]:
-        """Steps of the plan that are not done, including the running one."""
+        """Steps of the plan that are not done, the running one included."""
         return [step for step in self.steps.values() if step.name not in self.done]
 
     def what(self) -> str:
-        """Return text that names the kinds of steps in the plan: trainings and scorings, and classifications if there
-        are any."""
+        """Return text that names the kinds of steps in the plan, such as "trainings and scorings", for use in a
+        sentence."""
         classifies = any(step.kind == "classify" for step in self.steps.values())
         return "trainings, classifications and scorings" if classifies else "trainings and scorings"
 

@@ -65,7 +65,8 @@ class OwnMemory:
         self._ended.set()
 
     def _watch(self) -> None:
-        """Record the highest memory use until the measurement ends."""
+        """Sample the memory use of this process every 20 ms, and keep the highest value in ``peak``, until the
+        measurement ends."""
         while not self._ended.wait(0.02):
             self.peak = max(self.peak, own_bytes())
 

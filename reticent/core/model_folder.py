@@ -18,8 +18,8 @@ FROM_THE_HUB = ("*.json", "*.safetensors", "*.gguf", "*.txt", "*.model")
 
 
 def folder_of_model(name_or_path: str | Path, *, download: bool = False) -> Path | None:
-    """Return a model's folder: the path itself if it exists, else the snapshot of a Hugging Face Hub name in the local
-    cache; None if there is none.
+    """Return the local folder of a model, given as a path or as a name on the Hugging Face Hub, which is looked up in
+    the local cache and, if ``download``, fetched. None if there is none.
 
     Parameters
     ----------

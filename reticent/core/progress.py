@@ -50,7 +50,8 @@ class Progress:
 
     @contextmanager
     def stage(self, name: str, counts: dict[str, Any]) -> Iterator[None]:
-        """Announce a stage; at the end of the ``with`` block print its time and ``counts`` (filled meanwhile)."""
+        """Print that a stage begins, and at the end of the ``with`` block its time and its ``counts``, a dict that the
+        block fills."""
         self._print_up_to_date()
         started = time.perf_counter()
         if self.plan is not None:
@@ -100,11 +101,8 @@ class Progress:
     def task(
         self, description: str, total: int | None, unit: str, portion: tuple[float, float] = (0.0, 1.0)
     ) -> Iterator[Callable[..., None]]:
-        """Yield a callback ``advance(done, total=None, note="")`` that reports a task's progress in ``unit``.
-        ``portion`` is the task's range (start, end) of the plan's step, from 0 to 1.
-
-        ``portion`` is where it begins and ends within a step of the plan that is made of several tasks.
-        """
+        """Yield a callback ``advance(done, total=None, note="")`` that shows the progress of a task, counted in
+        ``unit``. The task covers ``portion`` (start and end, 0 to 1) of the plan's running step."""
         bars = self._bars or (self._new_bars() if self._is_terminal() else None)
         if bars is None:
             yield lambda done=None, total_=None, note="", **_: self._advance_plan(done, total_ or total, portion)
@@ -245,8 +243,8 @@ def _line_parts(task: Any, width: int) -> list[tuple[str, str]]:
 
 
 def shown_values(counts: dict[str, Any]) -> dict[str, Any]:
-    """Return what is shown of a stage's counts: numbers and texts as they are, and in place of a nested dict its entry
-    "documents"; anything else is left out."""
+    """Return the counts of a stage that are displayed: numbers and texts, and of each nested dict its number of
+    documents (entry "documents") if it has one."""
     found: dict[str, Any] = {}
     for key, value in counts.items():
         if isinstance(value, int | float | str):
@@ -305,7 +303,8 @@ class JsonProgress(Progress):
 
     @contextmanager
     def stage(self, name: str, counts: dict[str, Any]) -> Iterator[None]:
-        """Log the start of a stage; at the end of the ``with`` block log its seconds and counts."""
+        """Log that a stage begins, and at the end of the ``with`` block its seconds and its ``counts``, a dict that the
+        block fills."""
         if self.plan is not None:
             self.plan.start(name)
             self._show_plan()

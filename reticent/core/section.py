@@ -42,8 +42,8 @@ MOST_FAULTS = 20
 
 
 def of_job(path: str | None) -> Any:
-    """Return a pydantic field for a setting that a section shares with the job: its value comes from the job's setting
-    at ``path``, and dumps of the section leave it out.
+    """Return a pydantic field for a setting, such as the seed, that a job specifies once for several components: it
+    takes its value from the job's setting at ``path``, and is left out when the component's settings are dumped.
 
     It is used as ``seed: Annotated[int, of_job("seed")] = 0``.
 
@@ -54,8 +54,8 @@ def of_job(path: str | None) -> Any:
 
 
 def shared_fields(kind: type[BaseModel]) -> Mapping[str, str | None]:
-    """Return a dict from field name to the path of the job's setting, for the fields of a class that are marked with
-    :func:`of_job`."""
+    """Return the fields of a class of settings that take their value from the job (those made by :func:`of_job`), as a
+    dict from field name to the path of the job's setting."""
     found = {}
     for name, field in kind.model_fields.items():
         if isinstance(field.json_schema_extra, dict) and "of_job" in field.json_schema_extra:
@@ -110,8 +110,8 @@ def explain(error: ValidationError, table: str = "", kind: type[BaseModel] | Non
 
 
 def _suggest_fields(place: tuple[int | str, ...], kind: type[BaseModel] | None) -> str:
-    """Return suggestions for an unknown field: similar fields of its section, else sections with a field of that name,
-    else all fields of its section."""
+    """Return suggestions for an unknown setting, as text: similar names in its section (class of settings), else
+    sections with a setting of that name, else all settings of its section."""
     if kind is None:
         return ""
     name, holder = str(place[-1]), kind
@@ -138,7 +138,7 @@ def _suggest_fields(place: tuple[int | str, ...], kind: type[BaseModel] | None) 
 
 
 def _sections_in(annotation: Any) -> list[type[BaseModel]]:
-    """Return the section classes named in a type annotation, however nested."""
+    """Return the classes of settings (sections) that a type annotation names, however nested."""
     if isinstance(annotation, type) and not get_args(annotation):
         return [annotation] if issubclass(annotation, BaseModel) else []
     return [section for part in get_args(annotation) for section in _sections_in(part)]
@@ -182,8 +182,8 @@ class Section(BaseModel):
         return self
 
     def check_complete(self) -> None:
-        """Raise an error if settings contradict each other; called when a library user has passed them or, for a job,
-        when what sections share has been filled in."""
+        """Raise an error if settings contradict each other. It is called when all values are known: in a job, after the
+        values that several components share have been filled in."""
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with these values changed, validated again."""
@@ -194,8 +194,8 @@ class Section(BaseModel):
         return base_class(**{name: getattr(self, name) for name in base_class.model_fields})
 
     def all_values(self, without: Collection[str] = ()) -> dict[str, Any]:
-        """Return all settings as a dict except ``without``, including the fields that a dump omits because the job sets
-        them."""
+        """Return all settings except those named in ``without`` as a dict, also the fields that `model_dump` omits
+        because a job sets them."""
         return {
             name: value.all_values() if isinstance(value, Section) else value
             for name, value in ((name, getattr(self, name)) for name in type(self).model_fields)
@@ -204,8 +204,8 @@ class Section(BaseModel):
 
     @classmethod
     def published(cls, values: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
-        """Return those of a section's dumped settings (a dict) that a report may show, and the number of the other
-        non-empty ones.
+        """Return the settings in ``values`` (name -> value) that may be shown in a report, and the number of settings
+        with a value that are withheld.
 
         An unknown name is one of the others. Nothing is withheld where a field without a mark is empty.
 
@@ -246,8 +246,8 @@ def holds_something(value: Any) -> bool:
 
 
 def _published_parts(section: Any, field: FieldInfo, value: Any) -> tuple[Any, int]:
-    """Return what a report may show of a field that holds a section, a list of sections, or a dict of named sections
-    (shown only with the mark `PUBLISHED`), and the number of withheld settings."""
+    """Return what a report may show of nested settings (one section, a list of sections, or a dict of named ones, which
+    is shown only if marked `PUBLISHED`), and the number of withheld settings."""
     if isinstance(value, list | tuple):
         parts = [section.published(part) for part in value]
         return [shown for shown, _ in parts], sum(count for _, count in parts)
@@ -261,8 +261,8 @@ def _published_parts(section: Any, field: FieldInfo, value: Any) -> tuple[Any, i
 
 
 def _is_published(name: str, field: FieldInfo) -> bool:
-    """Whether a report may show the value of a field: as its `Publication` mark says; without one, if its type holds
-    only numbers and words of closed lists and its name is not that of a seed."""
+    """Whether a report may show the value of a setting. Its mark of the class `Publication` decides; without one,
+    values are shown if the type allows only numbers and fixed words and the name is not that of a seed."""
     marks = [mark for mark in field.metadata if isinstance(mark, Publication)]
     return marks[-1].published if marks else _is_closed(field.annotation) and not names_a_seed(name)
 

@@ -22,7 +22,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
-from reticent.core.artifact import STATE, locked, make_private_folder, sync, written_reason
+from reticent.core.artifact import STATE, locked, make_private_folder, sync, write_failure
 from reticent.core.errors import ArtifactError
 from reticent.core.json_toml import parse_json
 from reticent.engine.store import TokenStore
@@ -78,8 +78,8 @@ class State:
 def identity_of(
     model: torch.nn.Module, store: TokenStore, recipe: Recipe, config: TrainConfig, num_processes: int, more: Any = None
 ) -> dict[str, Any]:
-    """Return as JSON what a saved state must agree on to be resumed: settings, recipe, and digests of tokens and model.
-    Cost: one pass over the weights and the tokens."""
+    """Return the settings and digests (of recipe, tokens and weights), as JSON values, that must equal those of a saved
+    state for it to be resumed. Cost: one pass over the weights and the tokens."""
     unbound = UNBOUND if recipe.is_causal else (*UNBOUND, "end_of_text")
     settings = {name: value for name, value in config.of_one_training().items() if name not in unbound}
     settings["batches_a_step"] = config.gradient_accumulation_steps * num_processes
@@ -111,8 +111,8 @@ class StateWriter:
             self.wait()
 
     def save(self, state: State, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Start to write the training's state in a thread, once an earlier write has ended. The file of the earlier
-        state is replaced only when this one is whole.
+        """Start to write the training's state in another thread, after waiting for an earlier write. The earlier
+        state's file is replaced only when the new one is complete.
 
         Every process must call it, as each may have a part of the weights; the first writes.
         """
@@ -148,7 +148,8 @@ class StateWriter:
         self._copies[name].copy_(value, non_blocking=True)
 
     def _write_copies(self, header: dict[str, str], copied: torch.cuda.Event | None) -> None:
-        """Write the copies to disk in the writer's thread, once they have arrived; an error is kept for `wait`."""
+        """Write the copied tensors to disk, in the writer's thread and once the copies are complete; an error is stored
+        and raised by `wait`."""
         try:
             if copied is not None:
                 copied.synchronize()
@@ -172,7 +173,7 @@ def _write_state(folder: Path, tensors: dict[str, torch.Tensor], header: dict[st
         sync(folder)
     except (OSError, SafetensorError) as error:
         temporary.unlink(missing_ok=True)
-        raise ArtifactError(f"{folder / STATE}: not written ({written_reason(error)})") from None
+        raise ArtifactError(f"{folder / STATE}: not written ({write_failure(error)})") from None
 
 
 def read_state(folder: Path, identity: dict[str, Any]) -> State | None:
