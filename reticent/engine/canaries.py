@@ -116,8 +116,8 @@ def common_words(corpus: Corpus, individuals: Individuals, config: CanaryConfig)
 
 
 def draw_canaries(individuals: Individuals, words: Sequence[str], config: CanaryConfig) -> pa.Table:
-    """Return a table of random canaries, one row each: arm, coin flip for inclusion, text parts, and the members into
-    whose documents it goes.
+    """Return a table of random canaries, one row each: arm of the experiment, coin flip for inclusion, parts of the
+    text, and the members into whose documents it is to be inserted. Phrases are made of ``words``.
 
     Raises
     ------
@@ -147,8 +147,8 @@ def draw_canaries(individuals: Individuals, words: Sequence[str], config: Canary
 def _draw_texts(
     random: np.random.Generator, arms: np.ndarray, words: Sequence[str], config: CanaryConfig
 ) -> dict[str, pa.Array]:
-    """Draw the texts of the canaries; return columns prefix, secret, suffix and references (alternative secrets) with
-    one entry per canary. No two secrets are equal."""
+    """Return the random texts of canaries as columns prefix, secret, suffix and references (alternative secrets), with
+    one entry for each of ``arms``. No two secrets are equal; phrases are made of ``words``."""
     num, width = len(arms), config.num_references + 1
     codes = _draw_codes(random, num * width).reshape(num, width)
     rows = _draw_phrases(random, words, num * width).reshape(num, width)
@@ -272,8 +272,9 @@ def _texts_to_append(
 
 
 def mark_spans(file: Path, planted: Planted, doc_ids: pa.Array, left_out: np.ndarray) -> int:
-    """Make spans of the secrets of canaries that are to be protected, and of nothing else in a canary, in the file of
-    detected spans; return how many were added.
+    """Rewrite the file of detected spans so that of each canary only a secret that is to be protected is a span; return
+    how many spans of secrets were added. Quarantined documents (row numbers ``left_out``) have no spans and are not
+    counted in the file's document numbers.
 
     What detectors found inside a canary goes, and a span that reaches into one ends before it; the codes of
     the groups ``protected`` and ``context`` become spans of the detector "canary".
@@ -325,7 +326,8 @@ def mark_spans(file: Path, planted: Planted, doc_ids: pa.Array, left_out: np.nda
 
 
 def write_canaries(canaries: pa.Table, folder: Path) -> None:
-    """Write the table of canaries (secrets, inclusion coin flips, carriers) to ``canaries.parquet``."""
+    """Write the table of canaries (texts, whether each is inserted, and the individuals into whose documents) to
+    ``canaries.parquet``."""
     pq.write_table(canaries, folder / "canaries.parquet", compression="zstd")
 
 
@@ -346,8 +348,8 @@ def open_canaries(folder: Path | str) -> Planted:
 
 
 def without_canaries(store: TokenStore, planted: Planted, corpus: Corpus, tokenizer_json: str) -> TokenStore:
-    """Return a copy of a token store in which each document ends before its first canary; the same store if there are
-    no canaries.
+    """Return a copy of a token store in which each document is cut off before its first canary; the same store if there
+    are no canaries.
 
     Parameters
     ----------

@@ -45,9 +45,9 @@ def draw_surrogates(
     epoch: int,
     out: np.ndarray,
 ) -> tuple[int, int, int]:
-    """Copy ``input_ids`` to ``out``, both (B, T), with each word marked in ``replaced`` replaced by a random public
-    word of as many tokens from ``pool``. Return three counts: words replaced, of these words filled with ``fill``, and
-    replacements that happen to be identifying.
+    """Write to ``out`` the token ids of a batch (B, T) in which each word marked in ``replaced`` is replaced by a
+    random public word of equally many tokens, taken from the token ids in ``pool``, or by the token ``fill`` if there
+    is none. Return three counts: words replaced, of these words filled, and replacements that happen to be identifying.
 
     A draw is a function of (seed, epoch, window, column), never of the word that stood there: of that its number of
     tokens and its kind are kept. Where the pool has no word of as many tokens, ``fill`` stands for each of them.

@@ -187,9 +187,9 @@ class Corpus:
     def _iter_row_ranges(
         self, columns: Sequence[str], batch_rows: int, wanted: np.ndarray | None, min_rows: int
     ) -> Iterator[tuple[int, int, Iterator[pa.RecordBatch]]]:
-        """Yield (number of the first document, number of documents, iterator over record batches) for each whole file,
-        or range of its row groups with ``min_rows`` rows. Those with no document of ``wanted`` (bool by document; None:
-        all) are skipped."""
+        """Yield the documents range by range, as (number of the first document, number of documents, iterator over
+        record batches). A range is a whole file, or row groups with at least ``min_rows`` rows together; ranges without
+        a document in the mask ``wanted`` (None: all) are skipped."""
         self.scan()
         for part in row_ranges(self.source.fragments, self._num_rows, self._kept, wanted, min_rows):
             found = self._reader.read(part.fragment, columns, batch_rows, part.row_groups, part.row)
@@ -293,8 +293,8 @@ class Corpus:
         return _count_distinct(self.scan().column("individual_id"))
 
     def num_documents_by_fragment(self) -> list[int]:
-        """Return the number of documents in each file (fragment) of the source, in order; excluded documents are not
-        counted."""
+        """Return the number of documents in each file or table (fragment) of the source, in order, without excluded
+        documents."""
         kept = np.ones(self.scan().num_rows, dtype=bool)  # the scan finds the rows that are left out
         kept = kept if self._kept is None else self._kept
         return [int(part.sum()) for part in np.split(kept, np.cumsum(self._num_rows)[:-1])]
@@ -339,8 +339,8 @@ class Corpus:
         return self._describe_place(row, self._num_rows)
 
     def _describe_place(self, row: int, num_rows: Sequence[int]) -> str:
-        """Return, as text for an error message, the file and the row in it of row number ``row`` of the whole source;
-        ``num_rows`` is the number of rows of each file."""
+        """Return the file and the row within it as text for an error message, given the number ``row`` of a row in the
+        whole source and the number of rows of each file."""
         for fragment, length in zip(self.source.fragments, num_rows, strict=True):
             if row < length:
                 return f"{fragment.place} row {row + 1}"

@@ -83,7 +83,8 @@ def find_copies(
     collector = _rust.CopyCollector()
 
     def add(first: int, batch: pa.RecordBatch) -> None:
-        """Add the texts of a record batch, whose first document has row number ``first``, to the collector."""
+        """Pass the texts of a record batch, whose first document has row number ``first``, to the Rust object that
+        searches for duplicates."""
         collector.add(first, batch.column("text"))
         if progress:
             progress(first + batch.num_rows)
@@ -210,8 +211,8 @@ def _count_passages(
 def _count_lifted_words(
     corpus: Corpus, cluster_of_document: np.ndarray, owners: np.ndarray, config: DedupConfig
 ) -> dict[str, Any]:
-    """Count the words that at least k individuals (or households) use, but fewer than k if documents copied between
-    individuals count for the first individual only. Return their number and their share of all word occurrences."""
+    """Count the words that reach k users (individuals or households) only through copied documents: with fewer than k
+    if all copies count for one individual. Return their number and their share of all word occurrences."""
 
     found = {"k": config.k, "lifted_words": 0, "lifted_share": 0.0}
     shared = _is_in_shared_cluster(cluster_of_document, owners)
@@ -223,8 +224,8 @@ def _count_lifted_words(
     builders = [_rust.IndexBuilder(surface=config.surface, num_threads=config.num_threads) for _ in range(2)]
 
     def add(first: int, batch: pa.RecordBatch) -> None:
-        """Add the texts of a record batch to both indexes: counted for their own individuals, and with all copies
-        counted for the first copy's individual."""
+        """Add the texts of a record batch to two word counts: one for the documents' own individuals or households, and
+        one in which all copies of a document count for the same one."""
         for builder, numbers in zip(builders, (units, once), strict=True):
             builder.add(batch.column("text"), numbers[first : first + batch.num_rows])
 
@@ -242,8 +243,8 @@ def _count_lifted_words(
 def _find_documents_to_drop(
     copies: Copies, exact_copy: np.ndarray, near_copy: np.ndarray, config: DedupConfig
 ) -> np.ndarray:
-    """Return for each document that is to be left out the row number of the document it repeats, and `NOT_A_COPY` for
-    all others; uint32 (num_documents,)."""
+    """Return for each document to leave out the row number of the document it repeats, `NOT_A_COPY` for all others;
+    uint32 (num_documents,). ``exact_copy`` and ``near_copy`` have the same for copies within one individual."""
     if config.mode == "off":
         return np.full(len(exact_copy), NOT_A_COPY)
     if config.scope == "individual":

@@ -61,18 +61,18 @@ def gaussian_sigma(epsilon: float, delta: float) -> float:
 
 
 def vote_threshold(k: int, max_words: int, sigma: float, delta: float) -> float:
-    """Return the threshold that the noisy sum of votes (1 / sqrt(max_words) each) must exceed for a word to be
-    unprotected. The probability that noise lifts any of one individual's words with only k voters above it is at most
-    ``delta``."""
+    """Return the threshold for the noisy sum of a word's votes (each individual using it adds 1 / sqrt(max_words)),
+    above which the word is unprotected. The probability that noise alone lifts a word with only k voters above it is at
+    most ``delta`` for all words of one individual together."""
     from scipy.stats import norm
 
     return float(k / math.sqrt(max_words) + sigma * norm.isf(-math.expm1(math.log1p(-delta) / max_words)))
 
 
 def unprotected_shares_by_votes(k: int, max_words: int, epsilon: float, delta: float, largest: int) -> np.ndarray:
-    """Return the probability that a word is unprotected, given the number of individuals that vote for it, from 0 to
-    ``largest``: float64 (largest + 1,), 0 below k. Half of ``delta`` is spent on the noise, half on words with k
-    voters.
+    """Return the probability that a word is unprotected under the noisy vote, for each number of voters (individuals)
+    from 0 to ``largest``: float64 (largest + 1,), 0 below k. Half of ``delta`` is spent on the Gaussian noise, half on
+    words with only k voters.
 
     >>> unprotected_shares_by_votes(2, 100, 8.0, 1e-5, 60)[[1, 20, 35, 60]].round(3).tolist()
     [0.0, 0.008, 0.51, 1.0]
@@ -123,8 +123,9 @@ def count_voters(
 def iter_word_occurrences(
     words: NumberedWords, source_index: NgramIndex, index: NgramIndex, units: np.ndarray, is_counted: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield pairs of arrays (unit, word), one entry per word occurrence, with all occurrences of a unit (household or
-    individual) in one pair. The words are rows of ``index``; those stored in ``words`` are rows of ``source_index``.
+    """Yield all word occurrences as pairs of arrays (unit, word), where a word is its row in ``index``; all occurrences
+    of a unit (household or individual) come in one pair. ``words`` stores the documents' words as rows of
+    ``source_index``.
 
     Parameters
     ----------

@@ -96,8 +96,8 @@ class FlaggedWords:
         return survey_documents(batches, num_threads=self.num_threads)
 
     def spans_of(self, part: Part, words: Words) -> SpanArrays:
-        """Return the direct identifiers in a batch as arrays (offsets by document, starts, ends, labels). These are the
-        detected spans, and every word that is protected because it is part of an identifier elsewhere."""
+        """Return the direct identifiers in a batch as arrays: offsets by document, starts, ends, labels. They are the
+        detected spans, and single words that are protected because an identifier detected elsewhere contains them."""
         if self._spans is None:
             return (
                 np.zeros(len(part.texts) + 1, dtype=np.int64),
@@ -121,8 +121,8 @@ class FlaggedWords:
         return offsets, first, last, pa.concat_arrays(names).take(pa.array(order))
 
     def _blacklisted_words(self, part: Part, words: Words) -> list[tuple[str, np.ndarray]]:
-        """Return for each category of identifier its name and a mask of the batch's words that are protected because an
-        identifier of it, detected elsewhere, contains them. The result for the last batch is cached."""
+        """Return pairs (category of identifier, mask of the batch's words): the words protected because an identifier
+        of this category, detected elsewhere, contains them. The result for the last batch is cached."""
         if self._last_spread is None or self._last_spread[0] is not part:
             found = [
                 (name, blacklist.match(part.texts, words, part.units, num_threads=self.num_threads))
@@ -207,8 +207,8 @@ class _Selection:
         self.corpus, self.individuals, self.splits = corpus, individuals, splits
 
     def batches(self) -> Iterator[Part]:
-        """Yield the corpus batches that have a document of the wanted splits, with the individuals' codes and a mask of
-        the wanted documents."""
+        """Yield the batches of the corpus with a document in the wanted splits, each with its individuals' integer
+        codes and a mask of these documents."""
         first = 0
         wanted = self.individuals.mask(*self.splits) if self.individuals is not None and self.splits else None
         for batch in self.corpus.batches(columns=("doc_id", "individual_id", "text")):

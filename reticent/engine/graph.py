@@ -139,8 +139,9 @@ def _extend_ngrams(
     compact: np.ndarray,
     out_support: np.ndarray,
 ) -> None:
-    """Extend the (n-1)-gram that starts at each word to an n-gram. Write the n-gram's support to ``out_support`` and
-    overwrite ``ids`` with its id in the index + 1 (0 if the index holds no longer n-grams made from it)."""
+    """Look up the n-gram that starts at each word, from the (n-1)-grams in ``ids`` that start there and at the next
+    word. Write its support to ``out_support``, and replace ``ids`` by its number in the index plus 1 (0 if the index
+    has no longer n-grams that begin with it)."""
     mask = np.uint64(len(table) - 1)
     for document in range(len(offsets) - 1):
         end = offsets[document + 1]
@@ -167,10 +168,8 @@ def _extend_ngrams(
 
 
 def count_distinct(stream: WordStream, groups: np.ndarray, num_groups: int, marks: np.ndarray) -> np.ndarray:
-    """Return, for each n, group of documents and bit of ``marks``, the number of distinct n-grams with that bit set at
-    any of their occurrences in the group: int64 (N, num_groups, 8).
-
-    A distinct n-gram carries a mark in a group when one of its occurrences there does.
+    """Return the number of distinct n-grams by n, group of documents and bit of ``marks`` (one uint8 per n and word),
+    int64 (N, num_groups, 8). An n-gram counts for a bit if the bit is set at any of its occurrences in the group.
 
     Parameters
     ----------
@@ -194,8 +193,8 @@ def _count_distinct(
     marks: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """Count, for each n, group of documents and bit of ``marks`` (by n and word), the distinct n-grams with this bit
-    set anywhere in the group, into ``counts``; ``documents_by_group`` has the document numbers ordered by group."""
+    """Count the distinct n-grams into ``counts``, by n, group of documents and bit of ``marks`` (see `count_distinct`).
+    ``documents_by_group`` has the document numbers sorted by group."""
     at = 0
     slots = np.empty(0, dtype=np.int64)  # place of a key among the keys of this group and length
     stamps = np.empty(0, dtype=np.int64)  # which group and length a slot belongs to
@@ -257,8 +256,9 @@ def _count_distinct(
 
 
 def unicity(stream: WordStream, is_shared: np.ndarray, *, max_m: int, num_samples: int, seed: int) -> np.ndarray:
-    """Return whether random sets of 1 to ``max_m`` words (of those in ``is_shared``) that an individual or household
-    uses are used by no other one: int8 (num_samples, max_m), 1 if unique, 0 if not, -1 with too few words.
+    """Return for random individuals or households whether random sets of 1 to ``max_m`` of their words (among the words
+    in the mask ``is_shared``) are used by nobody else: int8 (num_samples, max_m), 1 if unique, 0 if not, -1 if they use
+    fewer words.
 
     ``num_samples`` units are drawn without replacement (all, where there are no more). From the distinct shared words
     of each, ``max_m`` are drawn one after the other without replacement; entry m - 1 of its row is 1 when no other unit

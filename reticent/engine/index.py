@@ -220,8 +220,9 @@ Rows: TypeAlias = tuple[int, Callable[[int, int], Any]]
 def write_tables(
     folder: Path, metadata_values: dict[str, Any], words: Rows, levels: Sequence[Rows], *, in_parallel: bool = True
 ) -> None:
-    """Write the word table and the n-gram tables (``levels``, of n = 2, 3 …) of an index as Parquet; each is given as
-    its length and a function that returns rows. ``metadata_values`` are stored in the files, for `open_index`."""
+    """Write the tables of an n-gram index as Parquet files: the words, and the n-grams of n = 2, 3 … (``levels``). A
+    table is given as its number of rows and a function that returns a range of them; ``metadata_values`` are stored in
+    the files."""
     metadata = {f"reticent.{key}": str(value) for key, value in metadata_values.items()}
     schema = with_version(pa.record_batch(words[1](0, 0)).schema, "index-words")
     schema = schema.with_metadata({**(schema.metadata or {}), **metadata})
@@ -235,8 +236,8 @@ def write_tables(
 
 def _write_parquet(path: Path, schema: pa.Schema, num_rows: int, read: Callable[[int, int], Any]) -> None:
     # Sorted words and numbers: their differences take half the room and the time of a dictionary.
-    """Write a sorted table as Parquet, in row groups that ``read(start, length)`` returns; the file appears only when
-    complete."""
+    """Write a sorted table of ``num_rows`` rows as Parquet; ``read(start, length)`` returns a range of rows. The file
+    appears under its name only when it is complete."""
     encoding = {name: "DELTA_BYTE_ARRAY" if name == "word" else "DELTA_BINARY_PACKED" for name in schema.names}
     # Beside its place: the rows may come from the file that is there.
     made = path.with_name(f".{path.name}.unfinished")

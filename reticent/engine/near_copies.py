@@ -40,8 +40,8 @@ def heldout_with_copies(
     num_threads: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray | None:
-    """Return which individuals are held out and have a near-duplicate of a member's document, bool (num_individuals,);
-    None if members and held-out have more than `MAX_BYTES` of text, as no duplicates are then searched for.
+    """Return a mask of the held-out individuals with a document that nearly duplicates one of a member, bool
+    (num_individuals,). None, without a search, if the documents of members and held-out individuals exceed `MAX_BYTES`.
 
     Parameters
     ----------
@@ -56,7 +56,8 @@ def heldout_with_copies(
     collector, sizes = _rust.CopyCollector(), [0]
 
     def add(first: int, batch: pa.RecordBatch) -> None:
-        """Add the texts of a record batch's member and held-out documents to the collector."""
+        """Pass the texts of a record batch's member and held-out documents to the Rust object that searches for
+        duplicates, unless their size exceeds `MAX_BYTES`."""
         texts = batch.column("text").filter(pa.array(kept[first : first + batch.num_rows]))
         sizes.append(int(pc.sum(pc.binary_length(texts)).as_py() or 0))
         if sum(sizes) > MAX_BYTES:

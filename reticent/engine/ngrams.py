@@ -90,8 +90,8 @@ class NgramIndex:
         return surfaces
 
     def _look_up_support(self, words: list[str]) -> int:
-        """Return how many units (individuals or households) use an n-gram, given its words; 0 if it does not occur, an
-        upper bound if the index does not keep it because a part is too rare."""
+        """Return how many individuals or households use the n-gram with these words: 0 if it does not occur, and an
+        upper bound if it is not stored because a shorter n-gram in it is too rare."""
         ids: list[int] = []
         supports: list[int] = []
         for word in words:
@@ -115,17 +115,18 @@ class NgramIndex:
         return supports[0]
 
     def _halves_of(self, n: int, row: int) -> tuple[int, int]:
-        """Return the numbers of the two (n-1)-grams (all words but the last, all but the first) of the n-gram in this
-        row: rows of the word table for n = 2, else numbers of extended n-grams."""
+        """Return the numbers of the two (n-1)-grams in the n-gram of this row, the one without its last word and the
+        one without its first. For n = 2 they are rows of the word table, otherwise see `_num_extended_before`."""
         ngram = self.level(n, row, 1)
         return ngram["left"][0].as_py(), ngram["right"][0].as_py()
 
     def _num_extended_before(self, n: int, row: int) -> int:
-        """Return how many n-grams of n words before this row are extended to longer ones (support of ``min_support`` or
-        more). The tables of longer n-grams refer to a row by this number."""
+        """Return how many n-grams of n words in the rows before this one have a support of ``min_support`` or more.
+        Only these are extended to longer n-grams, whose tables refer to the row by this number."""
 
         def num_extended(start: int, length: int) -> int:
-            """Return the number of extended n-grams among the ``length`` rows from row ``start``."""
+            """Return how many of the ``length`` n-grams from row ``start`` have a support of ``min_support`` or more,
+            so that they are extended to longer ones."""
             return int(np.count_nonzero(self.level(n, start, length)["support"].to_numpy() >= self.min_support))
 
         if n not in self._extended:
@@ -218,8 +219,9 @@ class NgramIndex:
 
     @classmethod
     def from_tables(cls, words: pa.RecordBatch, levels: Sequence[pa.RecordBatch | Path], **about: Any) -> NgramIndex:
-        """Return an index made from its tables, as `words` and `level` return them (or Parquet files of the latter),
-        and its properties ``about`` (max_n, num_units …); `ArtifactError` if they do not fit together.
+        """Return an index made from its tables: the distinct words (as `words` returns them), and for n = 2, 3 … the
+        n-grams (as `level` returns them, or a Parquet file of them). ``about`` are properties of the index by keyword
+        (max_n, num_units …).
 
         A level that is a path stays in its Parquet file: it is read once here, a row group at a time, and again where
         it is asked for. ``about``: max_n, num_units, num_documents, min_support, surface.
@@ -241,9 +243,9 @@ class NgramIndex:
     def update(
         self, removed: NgramIndex, added: NgramIndex, k: int
     ) -> tuple[NgramIndex, list[tuple[int, int, int, int]]]:
-        """Return this index without the documents counted in ``removed`` and with those in ``added``; all three have
-        ``min_support`` 1. Also return for each n four counts of n-grams: new, gone, newly identifying (support below
-        ``k``), no longer identifying."""
+        """Return the index without the documents counted in ``removed`` and with those counted in ``added``, and for
+        each n a tuple of four numbers of n-grams: new, gone, newly identifying (support below ``k``), no longer
+        identifying."""
         updated, moved = self._core.update(removed._core, added._core, k)
         return NgramIndex(updated), moved
 
@@ -289,8 +291,8 @@ class NgramIndex:
         max_document_frequency: float | None = None,
         num_threads: int = 0,
     ) -> _rust.Numbering:
-        """Return a Rust object that finds the protected words of documents given as word numbers (rows of this index),
-        by the supports that ``support_index`` has for their n-grams."""
+        """Return a Rust object that decides which words of documents are protected. The documents are given as word
+        numbers, which are rows of this index; the supports of n-grams are those in ``support_index``."""
 
         limit = max_document_frequency
         return _rust.Numbering(

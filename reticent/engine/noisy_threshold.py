@@ -40,8 +40,8 @@ class Noise:
     max_words: int | None = None
 
     def shares(self, k: int, largest: int) -> np.ndarray:
-        """Return the probability that a word is unprotected, for each number of users (or voters) from 0 to
-        ``largest``: float64 (largest + 1,), 0 below k."""
+        """Return the probability that a word is unprotected by the randomised threshold, for each number of users (or
+        voters) of the word from 0 to ``largest``: float64 (largest + 1,), 0 below k."""
         if self.max_words is None:
             return unprotected_shares(k, self.epsilon, self.delta, largest)
 
@@ -49,8 +49,8 @@ class Noise:
 
 
 def unprotected_shares(k: int, epsilon: float, delta: float, largest: int) -> np.ndarray:
-    """Return the probability that a word is unprotected, for each number of individuals that use it from 0 to
-    ``largest``: float64 (largest + 1,).
+    """Return the probability that a word is unprotected if the threshold k is randomised with (epsilon, delta)-privacy,
+    for each number of individuals using it from 0 to ``largest``: float64 (largest + 1,).
 
     It is 0 below k, rises, and becomes 1 (`PolicyError` where epsilon is not over 0, or delta not in (0, 1)).
 

@@ -37,8 +37,8 @@ TOKENS_AT_ONCE = 1 << 22
 
 
 def ids_folder_of(folder: Path) -> Path:
-    """Return the folder that holds the token ids of a folder of protected tokens: that folder itself, or ``ids`` beside
-    it."""
+    """Return the folder with the token ids of a folder of protected tokens: the folder itself if it holds ids,
+    otherwise the folder ``ids`` next to it, whose ids it shares with others."""
     holds_ids = any((folder / name).exists() for name in ("ids.bin", "documents.parquet"))
     return folder if holds_ids else folder.parent / "ids"
 
@@ -76,8 +76,8 @@ class StoredIds:
 
     @functools.cached_property
     def words_before_blocks(self) -> np.ndarray:
-        """Number of words that begin before each block of tokens, int64; a running total that saves a scan from the
-        first token.
+        """Number of words that begin before each block of tokens, int64. With this running total, the word number of a
+        token is found without a scan from the first token.
 
         Counts are cumulative over the whole store.
         """
@@ -86,8 +86,9 @@ class StoredIds:
         return rank_blocks(self.begins)
 
     def exceptions_of(self, first: int, end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the exceptional tokens of documents ``first`` to ``end`` (exclusive), which do not just begin or
-        continue one word, as three arrays: token number, words skipped before it, further words it overlaps."""
+        """Return the tokens of documents ``first`` to ``end`` (exclusive) that follow words without a token or overlap
+        several words, as three arrays: token number, number of words skipped before it, number of further words it
+        overlaps."""
         own = slice(*np.searchsorted(self.exceptions, self.doc_offsets[[first, end]]))
         return self.exceptions[own], self.skipped[own], self.more[own]
 
@@ -123,7 +124,8 @@ class PackedTokens:
 
     @functools.cached_property
     def untold(self) -> pa.Table:
-        """Table of the words whose protection cannot be derived from the flags of their tokens (schema `UNTOLD`)."""
+        """Table of the words whose protection must be stored separately, as the protection flags of their tokens do not
+        determine it (schema `UNTOLD`)."""
         there = (self._folder / "untold.parquet").exists()
         return read_table(self._folder, "untold", UNTOLD) if there else UNTOLD.empty_table()
 
@@ -201,7 +203,8 @@ class PackedTokens:
         return bool((flags & DIRECT and self.direct.any()) or (flags & INDIRECT and self.indirect.any()))
 
     def _ids(self, first: int, end: int) -> np.ndarray:
-        """Return the token ids of documents ``first`` to ``end``: uint16, or uint32 for a large vocabulary."""
+        """Return the token ids of documents ``first`` to ``end`` (exclusive): uint16, or uint32 for a large
+        vocabulary."""
         stored, places = self.stored, self.positions_of(first, end)
         ids = stored.ids[places]
         return ids | stored.high[places].astype(np.uint32) << 16 if stored.is_wide else ids
@@ -220,8 +223,8 @@ class PackedTokens:
         return words
 
     def exceptions_at(self, positions: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Find the tokens at these ascending positions that do not just begin or continue one word. Return their
-        indices into ``positions`` and their rows in the table of such exceptions."""
+        """Return which tokens at these ascending positions follow words without a token or overlap several words, as
+        two arrays: their indices in ``positions``, and their rows in the stored table of such tokens."""
         exceptions = self.stored.exceptions
         if isinstance(positions, slice):
             first, end = np.searchsorted(exceptions, [positions.start, positions.stop])
@@ -330,8 +333,8 @@ class _Table:
         return table
 
     def bounds(self) -> np.ndarray:
-        """Return the minimum and maximum of the first column in each non-empty row group, and the group's number: int64
-        (G, 3)."""
+        """Return for each non-empty row group of the Parquet file the minimum and maximum of the first column and the
+        group's number, int64 (G, 3)."""
         groups = ((number, self._file.metadata.row_group(number)) for number in range(self._file.num_row_groups))
         known = [(group.column(0).statistics, number) for number, group in groups if group.num_rows]
         if any(statistics is None or not statistics.has_min_max for statistics, _ in known):
@@ -374,8 +377,8 @@ class NgramStarts:
 
 
 def _must_ascend(group_bounds: np.ndarray) -> np.ndarray:
-    """Return for the minimum and the maximum of each row group, in turn, whether it must be greater than the value
-    before it, bool (2G,): all but the maximum of a group whose values are all equal."""
+    """Return, for the sequence minimum, maximum, minimum, maximum … of the row groups, which entries must be greater
+    than the one before, bool (2G,): all, except the maximum of a group whose minimum equals it."""
     return np.stack([np.ones(len(group_bounds), dtype=bool), group_bounds[:, 1] != group_bounds[:, 0]], axis=1).reshape(
         -1
     )

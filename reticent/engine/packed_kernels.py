@@ -50,8 +50,9 @@ def rank_blocks(bits: np.ndarray) -> np.ndarray:
 def _words_before(
     begins: np.ndarray, words_before_blocks: np.ndarray, exceptions: np.ndarray, extra_words: np.ndarray, token: int
 ) -> int:
-    """Return the number of words in the whole store that begin before a token. ``exceptions`` are tokens that
-    meet several words, or that follow words without a token; ``extra_words`` counts such words up to each exception."""
+    """Return the number of words that begin before a token in the whole store: those whose bit in ``begins`` is set,
+    and those that ``extra_words`` counts up to each of the ``exceptions`` (tokens that overlap several words or follow
+    words without a token)."""
     block = token // BLOCK
     total = words_before_blocks[block]
     for word in range(block * (BLOCK // 64), token >> 6):
@@ -82,8 +83,9 @@ def gather_packed(
     out_words: np.ndarray,
     out_flags: np.ndarray,
 ) -> None:
-    """Unpack each token window to its row of the output arrays (B, T), from column ``offset``: token ids, word numbers
-    and protection flags. Other cells get ``pad``, -1 and 0.
+    """Unpack windows of tokens from packed arrays, and write each to a row of ``out_ids``, ``out_words`` and
+    ``out_flags`` (B, T), from column ``offset``: token ids, word numbers and protection flags. Other cells get ``pad``,
+    -1 and 0.
 
     ``firsts`` and ``starts`` are the first tokens of each window's document and of the window, by number of the ids;
     ``places`` is the window's first token by number of the planes ``direct`` and ``indirect``.

@@ -80,10 +80,11 @@ class Policy(Section):
         return "individual" if scope == "corpus" and self.words != "counted" else scope
 
     def unused_scopes(self, labels: Iterable[str]) -> list[str]:
-        """Return the keys of ``scopes`` that say nothing of any of these labels."""
+        """Return the keys of ``scopes`` that match none of these labels, so that they have no effect."""
         return sorted(self.scopes.keys() - set(map(self._key_of, labels)))
 
     def _key_of(self, label: str) -> str | None:
-        """Return the key of ``scopes`` for a label: as it is spelt, in any case, or its category; None without one."""
+        """Return the key of ``scopes`` that applies to a label: the label itself, the label in other case, or else its
+        category; None if there is none."""
         keys = {key.upper(): key for key in self.scopes} | {key: key for key in self.scopes}
         return next((keys[name] for name in (label, label.upper(), category(label)) if name in keys), None)

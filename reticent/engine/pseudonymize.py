@@ -174,7 +174,8 @@ def pseudonymise_batch(
     names: NamePool | None = None,
     num_threads: int = 0,
 ) -> Pseudonymised:
-    """Return the documents of a record batch with each of these identifier spans replaced, by X, a tag or a surrogate.
+    """Return the documents of a record batch with each of these identifier spans replaced: by X, by a tag such as
+    [NAME], or by a surrogate that is drawn by ``key`` and ``draw``.
 
     A pure function: the same document, spans, key and draw give the same text in any batch, on any number of threads.
 

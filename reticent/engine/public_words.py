@@ -340,8 +340,8 @@ def _encode_pool(
 
 
 def _group_by_kind(kinds: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Group words by kind and number of tokens. Return start and size of each group, int64 (kinds, lengths), in the
-    third array returned, which lists word numbers; small groups borrow words of other kinds."""
+    """Group words by kind and number of tokens; a group with few words also gets words of other kinds. Return the start
+    and the size of each group in a list of word numbers, int64 (kinds, lengths), and that list."""
     from reticent.engine.context_kernels import NUM_KINDS
 
     first, count = (np.zeros((NUM_KINDS, MAX_TOKENS + 1), dtype=np.int64) for _ in range(2))

@@ -111,8 +111,9 @@ class ReusedSpans:
         self.counts: Counter[str] = Counter()
 
     def between(self, first: int, end: int) -> Iterator[tuple[int, pa.Table]]:
-        """Yield the reusable spans of an earlier run in documents ``first`` to ``end``, range by range: the range's
-        end, and a table (schema `SPANS`; ``document`` is the corpus row number)."""
+        """Yield the spans that an earlier run found in documents ``first`` to ``end`` and that are still valid, range
+        by range, as pairs: the end of the range, and a table (schema `SPANS`; ``document`` is the corpus row
+        number)."""
         for begin in range(first, end, self.AT_ONCE):
             stop = min(begin + self.AT_ONCE, end)
             documents = begin + np.flatnonzero(self.rows[begin:stop] >= 0)

@@ -43,39 +43,41 @@ class Rewritten:
     spans: tuple[np.ndarray, np.ndarray, np.ndarray, pa.Array] | None = None
 
 
-def word_protection_of_view(
-    view: PackedTokens, first: int, end: int, word_offsets: np.ndarray, first_word: int
+def protection_of_words(
+    packed: PackedTokens, first: int, end: int, word_offsets: np.ndarray, first_word: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the protection of each word in documents ``first`` to ``end`` of stored tokens as two uint8 arrays:
-    `INDIRECT` or 0, and as bits the lengths of the minimal identifying n-grams that start there. ``first_word`` words
-    precede these documents, ``word_offsets`` bounds them.
+    """Return the protection of each word in documents ``first`` to ``end`` (exclusive), read from the stored flags of
+    its tokens, as two uint8 arrays: `INDIRECT` or 0, and the lengths, as bits, of the minimal identifying n-grams that
+    start at it. ``word_offsets`` has the words before each document, ``first_word`` those of all earlier documents.
 
-    A word is indirect where all tokens that meet it are, but for those that the view lists (`PackedTokens.untold`).
+    A word is indirect where all tokens that meet it are, but for the words of `PackedTokens.untold`.
 
     Parameters
     ----------
     word_offsets : int64 array, words before each of these documents
-    first_word : words of the view's documents before these
+    first_word : number of words in all documents before these
 
     Raises
     ------
     ArtifactError
         The tokens are of other words.
     """
-    offsets = view.doc_offsets[first : end + 1] - view.doc_offsets[first]
-    words = view.block("word_ids", first, end).astype(np.int64)
+    offsets = packed.doc_offsets[first : end + 1] - packed.doc_offsets[first]
+    words = packed.block("word_ids", first, end).astype(np.int64)
     more = np.zeros(len(words), dtype=np.int64)
-    tokens, rows = view.exceptions_at(view.positions_of(first, end))
-    more[tokens] = view.stored.more[rows]
-    lengths = view.block("ngram_starts", first, end)
-    is_indirect = (view.block("flags", first, end) & INDIRECT) > 0
+    tokens, rows = packed.exceptions_at(packed.positions_of(first, end))
+    more[tokens] = packed.stored.more[rows]
+    lengths = packed.block("ngram_starts", first, end)
+    is_indirect = (packed.block("flags", first, end) & INDIRECT) > 0
 
     inside = np.flatnonzero(words >= 0)
     owners = np.repeat(np.arange(end - first), np.diff(offsets))[inside]
     low = words[inside] + word_offsets[owners]
     high = low + more[inside] + 1
     if (high > word_offsets[owners + 1]).any():
-        raise ArtifactError(f"{view.stored.folder}: tokens of other words than these documents have; run protect again")
+        raise ArtifactError(
+            f"{packed.stored.folder}: tokens of other words than these documents have; run protect again"
+        )
     num_words, others = int(word_offsets[-1]), ~is_indirect[inside]
     has_token, has_other = (
         _covered_numbers(low, high, num_words),
@@ -87,10 +89,10 @@ def word_protection_of_view(
     begun = np.flatnonzero(lengths[inside])
     before = np.concatenate([[0], np.maximum.accumulate(high)])  # the first word that no token before has met
     np.bitwise_or.at(starts, np.maximum(low[begun], before[begun]), lengths[inside[begun]])
-    listed = view.untold.column("word").to_numpy()
+    listed = packed.untold.column("word").to_numpy()
     own = slice(*np.searchsorted(listed, [first_word, first_word + num_words]))
     for column, name in ((flags, "flag"), (starts, "lengths")):
-        column[listed[own] - first_word] = view.untold.column(name).to_numpy()[own]
+        column[listed[own] - first_word] = packed.untold.column(name).to_numpy()[own]
     return flags, starts
 
 
@@ -109,8 +111,8 @@ def replace_words_by_x(
     *,
     num_threads: int = 0,
 ) -> Rewritten:
-    """Return the texts with each direct-identifier word, and each part of an identifier between words (``gaps``),
-    replaced by X, together with the new texts' words and their protection flags.
+    """Return the texts with X in place of each word that is a direct identifier (in ``flags``) and of each part of an
+    identifier that lies between words (``gaps``), together with the new texts' words and their protection flags.
 
     X is no individual's word: 0. So is the punctuation of an identifier, which stays.
     """
@@ -220,8 +222,9 @@ def _occurs_in_replaced(
     originals: tuple[pa.Array, Words, np.ndarray, np.ndarray],
     rewritten: tuple[pa.Array, Words, np.ndarray, np.ndarray],
 ) -> np.ndarray:
-    """Return for each given word of rewritten texts whether it also occurs in the original passage that was replaced
-    there, as "Dr" often does; bool.
+    """Return a mask of some words in rewritten texts: whether the word also occurs in the original passage that was
+    replaced at this place, as "Dr" often does in that of a name. ``originals`` and ``rewritten`` are texts with their
+    words and the edits.
 
     ``originals``: texts, their words, and the first and last (exclusive) that each edit replaced. ``rewritten``:
     texts, their words, the numbers of those that are asked for, and of the edit of each.
@@ -256,8 +259,8 @@ class _Bounds:
         return (self.rows << 32) | positions
 
     def overlapping_ranges(self, others: _Bounds) -> tuple[np.ndarray, np.ndarray]:
-        """Return for each span of ``others`` the range (first index, last index exclusive) of the spans of this object
-        that overlap it."""
+        """Return for each of the ``others`` the spans of this object that overlap it, which are consecutive, as two
+        arrays: index of the first, and index after the last."""
         low = np.searchsorted(self.sort_keys(self.ends), others.sort_keys(others.starts), "right")
         high = np.searchsorted(self.sort_keys(self.starts), others.sort_keys(others.ends), "left")
         return low, np.maximum(low, high)
@@ -269,5 +272,6 @@ def _document_of_each(offsets: np.ndarray) -> np.ndarray:
 
 
 def _position_keys(words: Words, starts: np.ndarray) -> np.ndarray:
-    """Return document number and byte offset of each word as one ascending key, int64."""
+    """Return one int64 number for the position of each word, which ascends over all documents: its document number
+    times 2^32, plus its offset in ``starts``."""
     return (_document_of_each(words.doc_offsets) << 32) + starts

@@ -226,8 +226,8 @@ class _Files:
         self._writers.append(write)
 
     def _add_gaps(self, folder: Path, tokenizer_index: int, stack: ExitStack) -> None:
-        """Open the bit file that marks tokens outside words which a detected span covers, in ``folder``, and register a
-        writer that appends each batch's bits for this tokenizer."""
+        """Open the file in ``folder`` with one bit for each token, set if it lies in a detected span but outside of
+        words, and register a writer that appends the bits of each batch for this tokenizer."""
         writer, counts = BitFile(folder / GAPS), self.counts[folder]
         stack.callback(writer.close)
 

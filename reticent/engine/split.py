@@ -114,14 +114,14 @@ def split_individuals(corpus: Corpus | Documents, config: SplitConfig | None = N
 
 
 def count_units(corpus: Corpus, config: SplitConfig) -> int:
-    """Return the number of units that a split would deal out whole: households, where it keeps these together, else
-    individuals. `CorpusError` as for `split_individuals`."""
+    """Return the number of units that a random split would assign: households, if all individuals of one go to the same
+    side, else individuals. It raises the errors of `split_individuals`."""
     return len(_assign_units(corpus, config)[2])
 
 
 def require_sides(config: SplitConfig, present: Collection[int], num_individuals: int) -> None:
-    """Raise `CorpusError` if a side of the split that has a share is not among the ``present`` ones, which are indices
-    into `SPLITS`."""
+    """Raise `CorpusError` if a side of the split (members, held out, reference) has a share above 0 but no individual.
+    ``present`` are the sides that have individuals, as indices into `SPLITS`."""
     for code, share in enumerate((1 - config.heldout - config.reference, config.heldout, config.reference)):
         if share > 0 and code not in present:
             raise CorpusError(
@@ -133,9 +133,9 @@ def require_sides(config: SplitConfig, present: Collection[int], num_individuals
 def given_sides(
     corpus: Corpus, is_member: np.ndarray, split_by: Literal["auto", "individual", "household"]
 ) -> Individuals:
-    """Return a split in which the individuals of the documents marked in ``is_member`` are members, and all others are
-    held out; `CorpusError` if a side is empty or somebody is on both. ``split_by`` says whether whole households must
-    be on one side.
+    """Return a split that is given, not drawn: individuals of the documents in the mask ``is_member`` are members, all
+    others are held out. Raise `CorpusError` if a side is empty or an individual, or a household if ``split_by`` keeps
+    these together, is on both sides.
 
     Parameters
     ----------
@@ -199,8 +199,8 @@ def make_individuals(
 
 
 def splits_households(columns: Collection[str], config: SplitConfig) -> bool:
-    """Return whether whole households are assigned to a split, by the ``columns`` that the documents have;
-    `CorpusError` if that is asked for without a household column."""
+    """Return whether whole households, not individuals, are assigned to the sides of a split. It depends on ``config``
+    and on the ``columns`` of the documents; `CorpusError` if households are required and there is no such column."""
     present = "household_id" in columns
     if config.by == "household" and not present:
         raise CorpusError("split by household needs the column household_id")
@@ -267,9 +267,9 @@ _STREAM_REPEATED = (1 << 32) + 3
 
 
 def draw_repeated(individuals: Individuals, num: int, *, seed: int) -> np.ndarray:
-    """Return a random mask of the individuals whose documents are repeated as a positive control, bool
-    (num_individuals,): ``num`` units (households or individuals) of the members, and about as large a share of the
-    held-out units."""
+    """Return a random mask of the individuals whose documents will be repeated in training as a positive control, bool
+    (num_individuals,): those of ``num`` units (households or individuals) among the members, and about the same share
+    of the held-out units."""
     keys = generator(seed, _STREAM_REPEATED).random(individuals.num_units)
     of_members = np.sort(keys[np.unique(individuals.units[individuals.mask(MEMBERS)])])
     highest = of_members[: max(num, 1)].max(initial=0.0)

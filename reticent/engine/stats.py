@@ -189,9 +189,9 @@ def _check_words(num_words: int, index: NgramIndex) -> None:
 
 
 def _mark_bits(supports: list[np.ndarray], flags: np.ndarray, k: int) -> np.ndarray:
-    """Return the properties of the n-gram that starts at each word as bits, uint8 (N, W): identifying (used by fewer
-    than k), minimal, used by one individual (or household) only. For n = 1 there are also bits for directly and
-    indirectly protected words."""
+    """Return properties of the n-gram that starts at each word as bits, uint8 (N, W): identifying (used by fewer than
+    k), minimal (and its shorter n-grams are not), used by one individual or household only; for single words also
+    directly and indirectly protected."""
     marks = np.zeros((len(supports), len(flags)), dtype=np.uint8)
     for n, support in enumerate(supports, start=1):
         identifying = (support > 0) & (support < k)
@@ -217,8 +217,9 @@ def _row_of_n(
     flags: np.ndarray,
     k: int,
 ) -> dict[str, Any]:
-    """Return one row of the report's table ``identifiers_by_n``: counts of the n-grams of n words that are identifying
-    (used by fewer than k), minimal, or kept (used by k or more)."""
+    """Return the row of the report's table ``identifiers_by_n`` for n-grams of n words: counts of those that are
+    identifying (used by fewer than k), minimal (and without a shorter identifying n-gram), or kept (used by k or
+    more)."""
     distinct = _distinct_by_support(index, n, num_of_one_individual)
     holds_direct = (flags & DIRECT) > 0
     for offset in range(1, n):
@@ -237,8 +238,9 @@ def _row_of_n(
 
 
 def _distinct_by_support(index: NgramIndex, n: int, num_of_one_individual: int) -> np.ndarray:
-    """Return the number of distinct n-grams used by each number of units (individuals or households), int64 (MAX_K +
-    1,); the last entry counts all from MAX_K on. The entry for one unit is given: ``num_of_one_individual``.
+    """Return how many distinct n-grams have each support (number of individuals or households using them), int64 (MAX_K
+    + 1,); the last entry counts supports of MAX_K and more. The count for a support of 1 is not taken from the index
+    but given.
 
     Those of one individual are counted in the documents: of the longer ones the index keeps only some. Every n-gram of
     two is in it, since its parts have two as well.
@@ -251,9 +253,9 @@ def _distinct_by_support(index: NgramIndex, n: int, num_of_one_individual: int) 
 
 
 def _num_minimal(index: NgramIndex, n: int, k: int, distinct: np.ndarray) -> int:
-    """Return the number of minimal identifying n-grams: distinct n-grams used by fewer than k individuals (or
-    households), whose two (n-1)-grams are used by k or more. For n = 1 it is read from ``distinct``, the counts by
-    support."""
+    """Return the number of distinct minimal identifying n-grams of n words: used by fewer than k individuals (or
+    households), while both (n-1)-grams in them are used by k or more. For n = 1 it is the sum of ``distinct``, the
+    counts by support, below k."""
     if n == 1:
         return int(distinct[:k].sum())
     table, parts = pa.record_batch(index.level(n)), pa.record_batch(index.words() if n == 2 else index.level(n - 1))
@@ -266,9 +268,9 @@ def _num_minimal(index: NgramIndex, n: int, k: int, distinct: np.ndarray) -> int
 
 
 def _margin_rows(n: int, distinct: np.ndarray, support: np.ndarray, k: int) -> list[dict[str, Any]]:
-    """Return rows of the report's table ``margin``: for each support (number of individuals) around k, how many n-grams
-    of n words have it, distinct ones and occurrences. ``distinct`` has the number by support, ``support`` the support
-    of the n-gram at each word."""
+    """Return rows of the report's table ``margin``: for each support (number of users) near k, the numbers of distinct
+    n-grams with it and of their occurrences. ``distinct`` counts n-grams by support; ``support`` is that of the n-gram
+    at each word of the text."""
     return [
         {"n": n, "support": s, "distinct": int(distinct[s]), "occurrences": int(np.count_nonzero(support == s))}
         for s in range(max(1, k - BELOW), min(k + ABOVE, MAX_K))
@@ -303,8 +305,8 @@ def _retention(marks: np.ndarray, offsets: np.ndarray, k: int) -> list[dict[str,
 
 
 def _unicity_rows(stream: WordStream, is_shared: np.ndarray, seed: int) -> list[dict[str, int]]:
-    """Return a table row for each m from 1 to `MAX_M`: how many sampled units (individuals or households) use m words
-    of those in ``is_shared``, and how many of them are the only unit that uses all m."""
+    """Return a table row for each m from 1 to `MAX_M`: the number of sampled units (individuals or households) that use
+    at least m of the words in the mask ``is_shared``, and how many of them m random ones of their words single out."""
     singled = unicity(stream, is_shared, max_m=MAX_M, num_samples=NUM_SAMPLES, seed=seed)
     return [
         {"m": m + 1, "num_units": int((singled[:, m] >= 0).sum()), "num_singled_out": int((singled[:, m] == 1).sum())}

@@ -296,8 +296,8 @@ class TokenStore:
         )  # fmt: skip
 
     def columns_of(self, documents: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return the token offsets of the documents with these numbers, and copies of the named columns of their
-        tokens."""
+        """Return the token offsets of some documents (row numbers), int64 (D + 1,), and a dict with copies of the named
+        columns of their tokens."""
         documents = np.asarray(documents, dtype=np.int64)
         starts, ends = self.doc_offsets[documents], self.doc_offsets[documents + 1]
         doc_offsets = np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64)
@@ -312,7 +312,8 @@ class TokenStore:
 
 
 def open_tokens(path: Path | str) -> TokenStore:
-    """Return the token store of a folder of protected tokens, memory-mapped.
+    """Return the token store in a folder of protected tokens (token ids, word numbers and protection flags),
+    memory-mapped.
 
     Raises
     ------
@@ -331,8 +332,8 @@ def open_tokens(path: Path | str) -> TokenStore:
 
 
 def open_view(folder: Path, ids: Path | None = None) -> PackedTokens:
-    """Return the packed tokens of a folder with protection flags, memory-mapped. Token ids are read from that folder or
-    else from ``ids``, by default the folder of that name beside it.
+    """Return the memory-mapped tokens of a folder with protection flags. Their token ids are read from the same folder
+    or from the folder ``ids``, by default the one of this name next to it.
 
     Parameters
     ----------

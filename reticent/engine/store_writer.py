@@ -108,8 +108,8 @@ class ViewWriter(_Writer):
     def write(
         self, documents: np.ndarray, individual: np.ndarray, protection_bits: Planes | PackedTokens, num_tokens: int
     ) -> None:
-        """Append ``num_tokens`` tokens of documents: the documents' rows in the folder of token ids, int64 (D,), their
-        individuals, uint32 (D,), and the tokens' protection as bit arrays."""
+        """Append the protection flags of documents with ``num_tokens`` tokens. Given are the row of each document in
+        the folder of token ids, int64 (D,), its individual, uint32 (D,), and the flags of the tokens as bit arrays."""
         for bits, column in zip(self._bits, (protection_bits.direct, protection_bits.indirect), strict=True):
             bits.write(column, num_tokens)
         self._view.write([documents, individual.astype(np.uint32)])
@@ -118,8 +118,8 @@ class ViewWriter(_Writer):
         self.num_tokens += num_tokens
 
     def write_untold(self, protection_bits: Planes, num_words: int) -> None:
-        """Append the words whose protection cannot be derived from the bits of their tokens; ``num_words`` counts all
-        words of these documents."""
+        """Append the words whose protection must be stored separately, as the flags of their tokens do not determine
+        it; ``num_words`` is the number of all words of these documents."""
         columns = (
             protection_bits.untold_words + self._num_words,
             protection_bits.untold_flags,
@@ -129,8 +129,8 @@ class ViewWriter(_Writer):
         self._num_words += num_words
 
     def close(self) -> None:
-        """Close the files, and write the table of words whose protection their tokens' bits do not show, if there are
-        any."""
+        """Close the files; write the table of words whose protection the flags of their tokens do not determine, if
+        there are any."""
         super().close()
         table = pa.concat_tables(self._untold).combine_chunks()
         if len(table):

@@ -18,8 +18,8 @@ from reticent.engine.store_writer import StoreWriter
 
 
 def copy_tokens(view: Path | str, folder: Path | str) -> dict[str, int]:
-    """Write a copy of the folder ``view`` of protected tokens to ``folder``, with the token ids of its own documents
-    and no others; return the numbers of documents and tokens.
+    """Copy protected tokens from the folder ``view``, which may share token ids with others, to ``folder``, which then
+    has the token ids and flags of its own documents only. Return the numbers of documents and tokens.
 
     Raises
     ------

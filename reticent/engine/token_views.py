@@ -44,13 +44,13 @@ def num_set(bits: np.ndarray) -> int:
     return int(np.bitwise_count(bits).sum())
 
 
-def documents_of(
+def document_codes(
     owners: pa.ChunkedArray, individuals: Individuals | None, splits: tuple[str, ...] | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return each document's individual code and unit code, uint32, and a mask of the documents in these splits;
-    ``owners`` has the individual id of each document.
+    """Return three arrays with an entry for each document: the integer codes of its individual and of its household
+    (or individual), uint32, and whether it is in one of these splits. ``owners`` has the documents' individual ids.
 
-    ``owners`` are the ids of their individuals. Without individuals each document is its own; without splits all count.
+    Without ``individuals`` each document is an individual of its own; without ``splits`` all documents count.
 
     Raises
     ------
@@ -103,8 +103,9 @@ def write_view(
     num_threads: int = 0,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Write the protection flags of the tokens of the documents in ``splits`` to ``folder``, computed from the stored
-    token ids, word numbers (``numbered``) and bits of identifiers between words (``gaps``); return counts.
+    """Write the protection flags of all tokens of the documents in ``splits`` to ``folder``; return counts. They are
+    computed without the text, from stored token ids (``ids``), word numbers and identifier spans (``numbered``), and
+    bits that mark tokens of identifiers between words (``gaps``).
 
     Parameters
     ----------
@@ -138,13 +139,14 @@ def write_view(
     bits = stored.begins.view(np.uint8), stored.outside.view(np.uint8)
 
     def protect_block(block: _Block) -> _Protected:
-        """Return the protection of the tokens of one block of documents, with counts."""
+        """Return the protection flags of the tokens in a block of documents, with counts of words and tokens."""
         flags, starts = numbering.flag_words(block.words)
         exceptions = stored.exceptions_of(block.first, block.first + len(block.kept))
 
-        def planes(gaps: np.ndarray | None, flags: np.ndarray, starts: np.ndarray) -> Planes:
-            """Return the protection of the block's tokens as bit arrays, from the flags and n-gram starts of its words
-            and from ``gaps``, bits of tokens in identifiers between words."""
+        def token_flags(gaps: np.ndarray | None, flags: np.ndarray, starts: np.ndarray) -> Planes:
+            """Return the protection flags of the block's tokens as bit arrays, given for each word its flags and the
+            n-grams that start at it, and for each token whether it lies in an identifier between words (``gaps``, bits
+            or None)."""
             return _rust.planes(
                 *bits, gaps, *exceptions, block.token_offsets, flags, starts, block.word_offsets, block.kept,
                 num_threads=num_threads,
@@ -153,8 +155,8 @@ def write_view(
         # Of the words that identify nobody, those that are direct; where n-grams start is not asked of them.
         common = flags & WIDESPREAD
         flags &= DIRECT | INDIRECT
-        lost = planes(None, (common != 0) * (flags & DIRECT | INDIRECT), np.zeros_like(starts))
-        return _Protected.of(block, flags, planes(in_gaps, flags, starts), lost)
+        lost = token_flags(None, (common != 0) * (flags & DIRECT | INDIRECT), np.zeros_like(starts))
+        return _Protected.of(block, flags, token_flags(in_gaps, flags, starts), lost)
 
     counts: dict[str, int] = {}
     with ViewWriter(folder) as writer:
@@ -185,9 +187,9 @@ class _Protected:
 
     @classmethod
     def of(cls, block: _Block, flags: np.ndarray, planes: Planes, common_planes: Planes) -> _Protected:
-        """Return the protection of the wanted documents of a block, with counts of words and of protected tokens.
-        ``common_planes`` marks the tokens of words that are too common to identify anybody, and which of these are
-        direct identifiers."""
+        """Return the protection flags of the wanted documents of a block, with counts. ``flags`` are those of the
+        words, ``planes`` those of the tokens; ``common_planes`` marks tokens of words that are too common to identify
+        anybody."""
         rows = np.flatnonzero(block.kept)
         counts = {
             "words": int(np.diff(block.word_offsets)[rows].sum()),
@@ -226,7 +228,7 @@ class _View:
         policy: Policy,
     ):
         self._numbered = numbered
-        self._codes, self._units, self._kept = documents_of(numbered.owners, individuals, splits)
+        self._codes, self._units, self._kept = document_codes(numbered.owners, individuals, splits)
         scopes = [SCOPES[policy.scope_of(label)] for label in numbered.word_spans.names]
         self._scopes = np.array(scopes or [0], dtype=np.uint8)
         self._token_offsets, self._word_offsets = stored.doc_offsets, numbered.words.doc_offsets

@@ -29,9 +29,9 @@ from reticent.engine.rewrite import (
     Rewritten,
     TextStyle,
     lower_case,
+    protection_of_words,
     replace_spans,
     replace_words_by_x,
-    word_protection_of_view,
 )
 from reticent.engine.schema import DIRECT, INDIRECT, SPANS
 from reticent.engine.single_pass import Encoding, SinglePass
@@ -39,7 +39,7 @@ from reticent.engine.split import Individuals
 from reticent.engine.store import open_view
 from reticent.engine.store_writer import StoreWriter
 from reticent.engine.survey import survey_documents
-from reticent.engine.token_views import NumberedCorpus, documents_of, num_set, write_view
+from reticent.engine.token_views import NumberedCorpus, document_codes, num_set, write_view
 from reticent.engine.word_ids import NumberedWords, SpanWriter, WordSpans
 
 
@@ -150,15 +150,12 @@ def _write_protected(
     num_threads: int,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[dict[str, Any], NgramIndex | None]:
-    """Tokenise the documents of these splits in one pass over the text, and write their token ids and protection flags;
-    return counts, and the index whose supports (users per n-gram) decide the protection.
-
-    Returns the counts, and the index by whose supports words are protected.
-    """
+    """Tokenise the documents of these splits in one pass over the text, and write token ids and protection flags to
+    ``folder``. Return counts, and the n-gram index by whose supports words were protected."""
 
     ids = [batch.column("individual_id") for batch in corpus.batches(columns=("individual_id",))]
     owners = pa.chunked_array(ids) if ids else pa.chunked_array([], pa.string())
-    _, units, kept = documents_of(owners, individuals, splits)
+    _, units, kept = document_codes(owners, individuals, splits)
     wanted, rows = (None, None) if kept.all() else (kept, np.flatnonzero(kept))
     numbered = index
     if numbered is None or spans is not NO_SPANS:  # every word needs a number, so that spans protect it elsewhere
@@ -255,9 +252,9 @@ class RewrittenTokens:
         draw: int = 0,
         progress: Callable[[int], None] | None = None,
     ) -> dict[str, Any]:
-        """Write the tokens of the rewritten documents to an existing empty folder, and if there are surrogates also the
-        words that each covers; return the counts of `write_tokens`. ``key`` and ``draw`` (the epoch) determine the
-        surrogates.
+        """Write token ids and flags of the rewritten documents to an empty folder, and the words that each surrogate
+        covers, if there are any; return the counts of `write_tokens`. Surrogates are drawn by ``key`` and the epoch
+        ``draw``.
 
         Parameters
         ----------
@@ -295,7 +292,7 @@ class RewrittenTokens:
             end = first + len(part.codes)
             if not np.array_equal(self._view.individual[first:end], part.codes):
                 raise ArtifactError(f"{self._view.stored.folder}: tokens of other documents; run protect again")
-            indirect, starts = word_protection_of_view(self._view, first, end, words.doc_offsets, first_word)
+            indirect, starts = protection_of_words(self._view, first, end, words.doc_offsets, first_word)
             flags, first, first_word = direct | indirect, end, first_word + words.num_words
             if self._style == "x":
                 made = replace_words_by_x(part.texts, words, flags, starts, gaps, num_threads=self._num_threads)
@@ -323,8 +320,8 @@ def _write_rewritten(
     progress: Callable[[int], None] | None,
     spans: SpanWriter | None = None,
 ) -> dict[str, Any]:
-    """Write the tokens of rewritten texts with their words' protection flags, and to ``spans`` the words of
-    replacements; return the counts of `write_tokens`."""
+    """Write token ids and protection flags of rewritten texts, given in batches with their original documents, to
+    ``folder``, and the words that replace identifiers to ``spans``; return the counts of `write_tokens`."""
     counts = dict.fromkeys(("words", "direct", "indirect", "protected", "protected_tokens"), 0)
     with StoreWriter(folder, encoder.vocab_size) as writer:
         for documents, text in texts:

@@ -64,8 +64,9 @@ def update_index(
     config: IndexConfig | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Update:
-    """Return the n-gram index of the corpus ``after`` with counts of changes, computed from that of ``before`` by
-    counting the changed individuals only; its tables are byte-equal to a rebuild.
+    """Return the n-gram index of the changed corpus ``after``, and counts of what changed. Only individuals with
+    changes are counted, and added to or removed from ``index``, the index of the corpus ``before``; the result equals a
+    newly built index byte for byte.
 
     An individual is counted again where the ids of the documents, the household or the side of the split differ; with
     one member of a household all are. Row groups without documents of theirs are not read.
@@ -124,8 +125,8 @@ def _describe_documents(corpus: Corpus, individuals: Individuals, splits: tuple[
 
 
 def _changed_units(old: pl.DataFrame, new: pl.DataFrame, changed: Collection[str]) -> tuple[pl.Series, int]:
-    """Return the names of the units (individuals or households) that differ between ``old`` and ``new`` or include
-    someone in ``changed``, so that they must be counted again; and the number of individuals in them.
+    """Return the names of the individuals or households that must be counted again, since their documents differ
+    between ``old`` and ``new`` or they include someone in ``changed``; and the number of individuals in them.
 
     A unit with an individual that changed is counted again, old and new, and with it every individual who is or was in
     it.

@@ -84,8 +84,8 @@ def build_verbatim(
     index = _rust.VerbatimFilter(num_bytes, length=length, key=key, letters=True)
 
     def add(first: int, batch: pa.RecordBatch) -> None:
-        """Add the passages of a record batch's kept texts to the Bloom filter; ``first`` is the number of the batch's
-        first document."""
+        """Add the passages of the selected texts of a record batch to the Bloom filter; ``first`` is the number of the
+        batch's first document."""
         nonlocal done
         index.add(kept(first, batch))
         with lock:

@@ -90,9 +90,9 @@ class CheckedText:
         count_anew: bool,
         other_supports: pa.RecordBatch | None = None,
     ) -> Protected:
-        """Return what the policy protects in the documents of these splits, by the oracle (an independent Python
-        implementation). If not ``count_anew``, no word is protected as rare; ``other_supports`` replaces the counted
-        supports of the words it lists."""
+        """Return which words and characters the policy protects in the documents of these splits, computed by an
+        independent Python implementation (the oracle). Supports of n-grams are counted, except those of the words in
+        ``other_supports``; if not ``count_anew``, no word is protected as rare."""
         wanted = _splits_mask(self._individuals, splits)
         chosen = np.ones(len(self._rows), dtype=bool) if wanted is None else wanted[self._codes]
         words = self._words if chosen.all() else self._words.select(chosen)
@@ -157,8 +157,8 @@ def verify_tokens(
     other_supports: pa.RecordBatch | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> TextCheck:
-    """Return the result of comparing every token and flag of a store with what the oracle (an independent Python
-    implementation) computes from the unchanged documents. ``counted``: whether words are protected as rare at all.
+    """Compare every token and protection flag in a store with what an independent Python implementation (the oracle)
+    computes from the documents' text, and return the result. If not ``counted``, no word should be protected as rare.
 
     Parameters
     ----------

@@ -85,8 +85,8 @@ def lay_rows(
     out_labels: np.ndarray,
     positions: np.ndarray,
 ) -> None:
-    """Copy the first ``lengths[w]`` tokens of each window w, a row of the padded arrays (W, S), to row ``rows[w]`` of
-    the packed arrays (B, T) from column ``columns[w]``, and their positions within the window to ``positions``.
+    """Copy windows from padded arrays (W, S) into packed arrays (B, T): the first ``lengths[w]`` tokens and labels of
+    window w go to row ``rows[w]`` from column ``columns[w]``, and their positions in the window to ``positions``.
 
     Cells of no window stay as they are; the others say in ``positions`` where in their window they stand.
     """

@@ -54,8 +54,8 @@ class Registering(Protocol):
     name: str
 
     def ids_of(self, table: str | None) -> pa.Array:
-        """Return the distinct individual ids in a database table of withdrawn individuals; for None, those of the
-        documents."""
+        """Return the distinct individual ids in this table of the database, such as one of withdrawn individuals; if
+        None, those of the documents."""
 
     def leave_out(self, ids: pa.Array) -> None:
         """Exclude the documents of these individuals from all later reads of the database."""
@@ -124,8 +124,8 @@ def _read_numbered_lines(file: Path | str) -> list[tuple[int, str]]:
 def match_known_ids(
     ids: pa.Array, known: pa.ChunkedArray | pa.Array, choice: Ids, where: str, place: Any = lambda row: "an id"
 ) -> pa.Array:
-    """Return those of the ``known`` individual ids that are named in ``ids``, a list or table of withdrawn individuals;
-    ``choice`` says how ids are compared, ``where`` and ``place`` locate an id in error messages."""
+    """Return the individual ids of the documents (``known``) that also occur in ``ids``, a list or table of withdrawn
+    individuals. ``choice`` says how two ids are compared; ``where`` and ``place`` locate an id in error messages."""
     names = known.unique().cast(pa.string())
     alike = names.filter(pc.is_in(comparable_form(names, choice), value_set=comparable_form(ids, choice)))
     if choice == "stop":
@@ -265,8 +265,8 @@ class LeftOut:
         return marked
 
     def adding(self, documents: Iterable[pa.RecordBatch | pa.Table], texts: set[bytes]) -> LeftOut:
-        """Return a copy of the record with these newly excluded documents (doc_id, individual_id, SHA-256 of the text)
-        added, but not the SHA-256 in ``texts``, which documents that stay share.
+        """Return a copy of the record to which these newly excluded documents (doc_id, individual_id, SHA-256 of the
+        text) are added. SHA-256 in ``texts`` are not recorded, as documents that are not excluded have the same text.
 
         ``texts``: SHA-256 of the texts that stay; a text that several share does not identify one of them.
         """
@@ -285,8 +285,8 @@ class LeftOut:
         return LeftOut(self.key, self.table.filter(pa.array(~self._rows_with(name, values))))
 
     def without_marks_of(self, documents: pa.Table) -> LeftOut:
-        """Return a copy of the record by which these documents (doc_id, sha256) are nobody's, by id or by text; the
-        individuals of its rows stay."""
+        """Return a copy of the record that no longer recognises these documents (doc_id, sha256) by their id or text;
+        the individuals it names stay recorded as withdrawn."""
         table = self.table
         for column, name in (("doc_id", "document"), ("sha256", "text")):
             is_known = pa.array(self._rows_with(name, documents.column(column)))
@@ -307,7 +307,8 @@ def _column_of(choice: Ids) -> str:
 
 
 def _keyed_digests(key: bytes, kind: str, values: pa.Array | pa.ChunkedArray) -> list[bytes | None]:
-    """Return a keyed 128-bit digest of each value; ``kind`` (the column) separates ids from texts, nulls stay."""
+    """Return a keyed 128-bit digest of each value, None for null. ``kind``, the name of the record's column, makes
+    equal values in different columns have different digests."""
     person = kind.encode()
     return [
         None
@@ -415,9 +416,8 @@ class Withdrawals:
         return batch
 
     def end(self, individuals: Callable[[], pa.Array], documents: Iterable[pa.RecordBatch]) -> None:
-        """Raise `PolicyError` if an individual or document withdrawn earlier is among the documents that were read
-        (doc_id, individual_id, text); otherwise update the record of withdrawals. Neither argument is used if nobody
-        was ever excluded.
+        """Update the record of withdrawals after all documents (doc_id, individual_id, text) were read. Raise
+        `PolicyError` instead if an individual or document that an earlier reading excluded is among them.
 
         Raises
         ------
@@ -441,9 +441,9 @@ class Withdrawals:
         left_out: Iterable[pa.RecordBatch | pa.Table] = (),
         gone: pa.Array | None = None,
     ) -> None:
-        """Raise `PolicyError` if somebody withdrawn earlier comes back with these documents (tables of `hash_texts`);
-        otherwise add to the record ``left_out``, the documents excluded before, and those of ``gone``, individuals who
-        are still to be excluded.
+        """Update the record of withdrawals after these documents (tables of `hash_texts`) were read: add those
+        ``left_out`` and those of ``gone``, individuals who are still to be excluded. Raise `PolicyError` instead if
+        someone whom an earlier reading excluded is among them.
 
         Cost: eight bytes a document are held, and what is said of those who are left out.
         """
@@ -474,8 +474,8 @@ class Withdrawals:
         self.record = record.adding(left, texts)
 
     def require(self, documents: pa.Table, gone: pa.Array) -> None:
-        """Raise `PolicyError` if ``documents`` (doc_id, individual_id) would bring back a withdrawn individual who is
-        neither in ``gone`` nor opted in again."""
+        """Raise `PolicyError` if one of these documents (doc_id, individual_id) belongs to an individual recorded as
+        withdrawn, unless the individual is in ``gone`` (to be excluded) or has opted in again."""
         individuals = documents.column("individual_id")
         settled = pa.concat_arrays([gone, self.readmitted(individuals)])
         refuse_withdrawn(self.record, individuals, self.settings.ids, settled)
@@ -483,8 +483,9 @@ class Withdrawals:
         refuse_moved([rest.filter(pa.array(self.record.marked(rest)))])
 
     def require_named(self) -> None:
-        """Raise `PolicyError` if an individual recorded as withdrawn is no longer in the lists of withdrawn individuals
-        nor in those of readmitted ones; for documents already copied without the withdrawn."""
+        """Raise `PolicyError` if an individual recorded as withdrawn is in none of the configured lists, neither of
+        withdrawn nor of readmitted individuals. It serves runs whose copied documents already lack the withdrawn
+        ones."""
         settings = self.settings
         if self.record and settings.opt_out is None and not any(map(self._is_table, settings.readmitted)):
             named = read_lines(*settings.withdrawn, *settings.readmitted)
@@ -510,8 +511,8 @@ def _prefixes(digests: pa.ChunkedArray) -> np.ndarray:
 
 
 def refuse_withdrawn(record: LeftOut, individuals: pa.ChunkedArray | pa.Array, choice: Ids, settled: pa.Array) -> None:
-    """Raise `PolicyError`, with their number, if any of these individuals is recorded as withdrawn and not among
-    ``settled``, the ids that are excluded now or opted in again."""
+    """Raise `PolicyError`, with their number, if some of these individuals are recorded as withdrawn. Individuals in
+    ``settled``, who are excluded now or have opted in again, are not counted."""
     names = individuals.unique()
     names = names.filter(pc.invert(pc.is_in(names, value_set=settled)))
     _refuse_return(int(record.has_individuals(names, choice).sum()) if record else 0)

@@ -38,7 +38,8 @@ class WordWriter:
         self._words.write(np.array([self._bits], dtype=np.uint8))
 
     def write(self, numbers: np.ndarray, doc_offsets: np.ndarray) -> None:
-        """Append documents: the index row of each of their words, uint32, and their word offsets, int64 (D + 1,)."""
+        """Append the words of documents, each as its row in the n-gram index (``numbers``, uint32); ``doc_offsets``,
+        int64 (D + 1,), bounds the documents."""
 
         self._words.write(_rust.pack_numbers(numbers, doc_offsets, self._bits))
         self._ends.write(np.ascontiguousarray(doc_offsets[1:] + self.num_words, dtype="<i8"))

@@ -25,7 +25,7 @@ from reticent.engine.flagged_words import Flagged, FlaggedWords
 from reticent.engine.names import SurrogateNames
 from reticent.engine.ngrams import NgramIndex
 from reticent.engine.protect import Policy
-from reticent.engine.rewrite import Rewritten, replace_spans, replace_words_by_x, word_protection_of_view
+from reticent.engine.rewrite import Rewritten, protection_of_words, replace_spans, replace_words_by_x
 from reticent.engine.schema import MEMBERS
 from reticent.engine.store import TokenStore, open_tokens, open_view
 from reticent.engine.tokens import RewrittenTokens, _write_rewritten
@@ -283,7 +283,7 @@ def test_words_of_a_view_are_protected_as_they_were_when_it_was_made(tmp_path: P
     flagged = FlaggedWords(case.corpus, case.individuals, splits=(MEMBERS,), index=rewritings.index, policy=Policy(n=2))
     first = first_word = 0
     for part, words, flags, starts, _ in flagged:
-        found = word_protection_of_view(view, first, first + len(part.codes), words.doc_offsets, first_word)
+        found = protection_of_words(view, first, first + len(part.codes), words.doc_offsets, first_word)
         assert found[0].tolist() == flags.tolist()
         assert found[1].tolist() == starts.tolist()
         first, first_word = first + len(part.codes), first_word + words.num_words

@@ -61,8 +61,8 @@ class DetectorRow:
     depends: Callable[[Mapping[str, Any]], str] = lambda _: ""
 
     def options(self) -> dict[str, inspect.Parameter]:
-        """Return the parameters of the detector's class that its options set, by name; ``ids``, which comes from the
-        corpus settings, is left out."""
+        """Return the options that a user can set for this detector, by name: the parameters of its class, except
+        ``ids``, which comes from the corpus settings."""
         parameters = inspect.signature(self.load()).parameters
         return {name: parameter for name, parameter in parameters.items() if name not in _OF_CORPUS}
 
@@ -72,8 +72,8 @@ class DetectorRow:
 
 
 def _why_common_words_matter(options: Mapping[str, Any]) -> str:
-    """Return why a detector's spans in one document depend on other documents: it learns the common words from all. ""
-    if its options name a list of them, or set ``guard`` (the common-word filter) to False."""
+    """Return the reason, as text for a message, why a detector's spans in one document depend on all documents: it
+    learns common words from them. Empty if its options name a list of common words or set ``guard`` to False."""
     has_list = options.get("common") or options.get("guard") is False
     return "" if has_list else "it learns the common words from all documents (the option common names a list of them)"
 

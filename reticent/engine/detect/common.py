@@ -131,7 +131,7 @@ def without_common_words(found: pa.Table, texts: pa.Array | pa.ChunkedArray, com
     widespread = {word for word, is_common in zip(distinct, are_common, strict=True) if is_common}
 
     def may_be_name(name: str) -> bool:
-        """Whether a text has a word that is not common, or no word at all."""
+        """Whether a text may be a name: one of its words is not common, or it has no word at all."""
         first = _WORD.search(name)  # mostly no common word, so that the others need not be found
         return first is None or first[0] not in widespread or not widespread.issuperset(_WORD.findall(name))
 

@@ -248,8 +248,8 @@ class Tagger:
 
 
 def _row_numbers(counts: np.ndarray) -> np.ndarray:
-    """Return for features with these ``counts`` of rows the index of each row within its feature, int64: for counts 2
-    and 3, 0, 1, 0, 1, 2."""
+    """Return the index of each row within its feature, int64, given the number of rows of each feature: counts 2 and 3
+    give 0, 1, 0, 1, 2."""
     ends = np.cumsum(counts, dtype=np.int64)
     return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - counts, counts)
 

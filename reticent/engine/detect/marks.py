@@ -89,8 +89,8 @@ class Marks:
         return int(self.individual.max(initial=-1)) + 1
 
     def with_only(self, *, detectors: Sequence[str] | None = None, categories: Sequence[str] | None = None) -> Marks:
-        """Return a copy with only the spans of these detectors and categories; None keeps all. A named detector may
-        have no spans."""
+        """Return a copy with only the spans of these detectors and categories; None keeps all. A detector that found
+        nothing may be named."""
         names = self.detectors if detectors is None else tuple(detectors)
         number = np.array([names.index(name) if name in names else -1 for name in self.detectors], dtype=np.int64)
         of_category = np.array([categories is None or name in categories for name in self.categories], dtype=bool)
@@ -206,9 +206,9 @@ class _Line:
     def _gold_fields(
         self, gold: pa.Array, texts: pa.Array, text_offsets: np.ndarray
     ) -> dict[str, np.ndarray | pa.Array]:
-        """Return a batch's gold spans as arrays: document, start, end, label, identifier type, entity name, text hash.
-        Offsets count characters from the start of the first document read (``text_offsets``: where each text of the
-        batch begins)."""
+        """Return the gold spans of a batch as a dict of arrays: document, start, end, label, identifier type, entity
+        name, hash of the text. Starts and ends are offsets in the concatenation of all texts; ``text_offsets`` has the
+        offset of each text."""
         parents, flat = pc.list_parent_indices(gold), pc.list_flatten(gold)
         names = [field.name for field in flat.type]
         fields = {name: pc.struct_field(flat, name) for name in names}
@@ -277,8 +277,8 @@ def _concatenate(parts: list[Any]) -> Any:
 
 
 def _line_spans(bounds: dict, categories: np.ndarray, word_bounds: list[np.ndarray]) -> LineSpans:
-    """Return spans of the concatenated documents with the range of words that each touches. ``bounds`` has the spans'
-    documents, starts and ends; ``word_bounds`` is a pair of arrays, the starts and the ends of all words."""
+    """Return spans, given by ``bounds`` (document, start and end of each) as offsets in the concatenated documents,
+    together with the range of words that each overlaps. ``word_bounds`` has the starts and the ends of all words."""
     starts, ends = word_bounds
     return LineSpans(
         document=bounds["document"],

@@ -102,8 +102,8 @@ def propagate(
     counts = {"spans": 0, "propagated": 0, "surfaces": num_surfaces, "short": num_short, "common": num_common}
 
     def find_new_spans(batch: _Batch) -> pa.RecordBatch:
-        """Return the occurrences in a batch of the identifier texts collected before, except those that are spans
-        already."""
+        """Return the places in a batch where the text of a detected identifier, collected in a first pass, occurs
+        again, without those that are detected spans already."""
         return pa.record_batch(
             surfaces.find(batch.texts, batch.units, *batch.bounds, batch.labels, common=words, num_threads=num_threads)
         )

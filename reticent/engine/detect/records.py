@@ -162,8 +162,8 @@ class RecordsDetector:
         return self._id_rows.rows(batch.column("individual_id").cast(pa.string()))  # no record: no unit
 
     def _find_records(self, records: Records, batch: pa.RecordBatch, record_rows: np.ndarray) -> pa.Table:
-        """Return the occurrences of record values in the batch's texts as spans. ``record_rows`` has for each document
-        the individual whose values are searched for."""
+        """Return the occurrences of record values in the batch's texts as spans. A document is searched for the values
+        of one individual, whose row in ``records`` is in ``record_rows``."""
         found = records.find(
             batch.column("text"),
             record_rows,
@@ -183,7 +183,8 @@ class RecordsDetector:
 
 
 def _compile_records(values: pa.Table, units: pa.Array) -> Records:
-    """Return a Rust search object for these record values; ``units`` has the number of each value's individual."""
+    """Return a Rust object that searches texts for these record values; ``units`` has, for each value, the number of
+    the individual to whom it belongs."""
     columns = (values.column(name).combine_chunks() for name in ("value", "field", "label"))
     return _rust.Records(units.to_numpy().astype(np.uint32), *columns)
 

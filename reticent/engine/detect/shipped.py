@@ -84,9 +84,9 @@ class ShippedDetector:
 
 
 def _refine_spans(spans: pa.Table, texts: pa.Array, num_threads: int = 0) -> pa.Table:
-    """Return the spans of `FORMLESS` categories, names extended by a following initial ("Anna T."), without those that
-    have no letter and names with a number ("EVA 7/10") or of things ("a Roy catheter"). ``spans`` are grouped by
-    document, with ascending starts."""
+    """Return the spans of categories without a fixed form (`FORMLESS`, such as names), corrected: a name includes a
+    following initial ("Anna T."), and spans without a letter and names with a number ("EVA 7/10") or of things ("a Roy
+    catheter") are dropped. ``spans`` are grouped by document, with ascending starts."""
     spans = spans.filter(pc.is_in(spans.column("label"), pa.array(FORMLESS)))
     documents, starts, ends = (spans.column(name).to_numpy() for name in ("document", "start", "end"))
     are_names = pc.equal(spans.column("label"), "NAME").to_numpy(zero_copy_only=False).astype(bool)

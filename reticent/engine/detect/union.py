@@ -53,7 +53,7 @@ def detect_spans(
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Run all detectors over a corpus, and write the union of their spans to ``folder/spans.parquet`` (schema `SPANS`;
-    secret); spans of an earlier run (``carried``) are reused. Return counts by detector.
+    secret). Spans that an earlier run found (``carried``) are copied instead. Return counts by detector.
 
     Spans are ordered by document, start and end; equal spans of one detector stand once. Documents are numbered
     without those in quarantine, as in ``corpus.without(quarantined_rows(folder))``.
@@ -127,8 +127,8 @@ def _is_exact(detector: Detector) -> bool:
 
 
 def _write_merged(file: SpanFile, merge_found: Callable[[], pa.Table], reused: Iterable[tuple[int, pa.Table]]) -> None:
-    """Write to the file, in document order, the spans that ``merge_found()`` returns and those reused from an earlier
-    run; ``reused`` yields (end of a range of documents, spans of the range)."""
+    """Write the spans that ``merge_found()`` returns and the spans ``reused`` from an earlier run to the file, in
+    document order. ``reused`` yields pairs: the end of a range of documents, and the spans in that range."""
     found = merge_found()
     for end, before in reused:
         num_found = int(np.searchsorted(found.column("document").to_numpy(), end))
@@ -140,8 +140,8 @@ def _write_merged(file: SpanFile, merge_found: Callable[[], pa.Table], reused: I
 
 
 def _reused_spans(reused: ReusedSpans | None, first: int, end: int, union: _Union) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the spans that an earlier run found in documents ``first`` to ``end`` (exclusive), as (end of a range of
-    documents, spans of the range). Document numbers skip those quarantined now."""
+    """Yield the spans that an earlier run found in documents ``first`` to ``end`` (exclusive) as pairs: the end of a
+    range of documents, and the spans in that range. Documents are numbered without those quarantined in this run."""
     left_out = np.array([row["row"] - 1 for row in union.quarantine], dtype=np.int64)
     for stop, table in reused.between(first, end) if reused is not None else ():
         numbers = table.column("document").to_numpy()
@@ -213,8 +213,8 @@ class _Union:
         return [found[place] for place in range(len(self.detectors))]
 
     def check_results(self, batch: pa.RecordBatch, results: Sequence[Detected]) -> Callable[[], pa.Table]:
-        """Check the detectors' results for the next batch, count them, and quarantine documents with errors. Return a
-        function that merges the results into one table (schema `SPANS`)."""
+        """Check and count the detectors' spans in the next batch, and quarantine documents with errors. Return a
+        function that merges the spans of all detectors into one table (schema `SPANS`)."""
         lengths = pc.utf8_length(batch.column("text")).to_numpy()
         keep = np.ones(batch.num_rows, dtype=bool)
         parts = []
@@ -354,11 +354,11 @@ def _check_table(found: object, name: str) -> None:
 def _merge_spans(
     parts: Sequence[pa.Table], names: Sequence[str], doc_ids: pa.Array, keep: np.ndarray, numbers_kept: np.ndarray
 ) -> pa.Table:
-    """Return the spans of all detectors in the documents where ``keep`` is True as one table (schema `SPANS`), ordered
-    and without repeats. ``numbers_kept`` is the output number of each document.
+    """Return the spans of all detectors (``parts``, one table for each of ``names``) as one table (schema `SPANS`),
+    sorted and without repeats. Only documents in the mask ``keep`` are included, under the document numbers
+    ``numbers_kept``.
 
-    ``numbers_kept`` are those of the documents, without the ones left out. Rows are ordered by document, start,
-    end, label and detector.
+    Rows are ordered by document, start, end, label and detector.
     """
     found = pa.concat_tables(parts)
     document, start, end = (found.column(name).to_numpy().astype(np.int64) for name in ("document", "start", "end"))

@@ -36,8 +36,8 @@ class Charsmaps:
         return next((at for at, c in enumerate(text) if not self.is_deleted(c)), 0)
 
     def correct_start(self, text: str, start: int) -> int:
-        """Return the correct start offset of a token in ``text``, given the ``start`` that the tokenizers library
-        reports, which may be a character that the tokenizer deletes."""
+        """Return the correct start offset of a token in ``text``. The ``start`` that the tokenizers library reports may
+        be wrong: the offset of a character that the tokenizer deletes."""
         if start >= len(text) or not self.is_deleted(text[start]):
             return start
         left = (at for at in range(start - 1, -1, -1) if not self.is_deleted(text[at]))

@@ -32,13 +32,14 @@ class WordTable(dict[str, int]):
         return number
 
     def surfaces(self, surface: str) -> list[str]:
-        """Return the normalised form of each distinct spelling by the rule ``surface``: "exact", "casefold" or
-        "fold"."""
+        """Return each distinct spelling in the form in which words are compared: unchanged, case-folded or fully
+        normalised, as ``surface`` says ("exact", "casefold" or "fold")."""
         return _normalise_words(list(self), surface)
 
     def visible_forms(self, surface: str) -> Seen:
-        """Return integer codes and properties of each distinct spelling's visible form: the spelling without ignorable
-        characters, normalised by the rule ``surface`` ("exact", "casefold" or "fold")."""
+        """Return an integer code for each distinct spelling, the same for spellings that differ in invisible characters
+        only, and properties of the spelling without these. ``surface`` says how spellings are normalised ("exact",
+        "casefold" or "fold")."""
         surfaces = self.seen_surfaces(surface)
         spreads = [_NUMBER.fullmatch(word) is None for word in surfaces]
         own = [*map(operator.eq, surfaces, self.surfaces(surface))]
@@ -46,7 +47,8 @@ class WordTable(dict[str, int]):
         return Seen(integer_codes(surfaces), *(np.array(each, dtype=bool) for each in (spreads, own, small)))
 
     def seen_surfaces(self, surface: str) -> list[str]:
-        """Return the normalised form of each distinct spelling without its ignorable (invisible) characters."""
+        """Return each distinct spelling without its invisible characters, in the form in which words are compared:
+        unchanged, case-folded or fully normalised, as ``surface`` says ("exact", "casefold" or "fold")."""
         return _normalise_words([IGNORABLE.sub("", word) for word in self], surface)
 
 

@@ -60,8 +60,8 @@ class Misplaced:
         return placed
 
     def _align_symbols(self, pretoken: str) -> list[tuple[int, int, tuple[int, int]]]:
-        """Return for each character of a pretoken the range (start, end) that the library's offsets have for it, and
-        its true byte range; characters that the library reorders share one range."""
+        """Return for each character of a pretoken (start, end, true byte range), where start and end are the offsets
+        that the library would report. Characters that the library reorders share all of these."""
         found: list[list[int]] = []
         waiting: list[list[int]] = []
         counted = byte = 0

@@ -118,9 +118,9 @@ def direct_words(
     scopes: np.ndarray,
     widespread: np.ndarray,
 ) -> np.ndarray:
-    """Return which words are direct identifiers, bool (num_words,): those that a detected span overlaps, and those that
-    a span elsewhere protects in the whole corpus or in its individual's documents (``scopes``; always the latter for
-    ``widespread`` words).
+    """Return which words are direct identifiers, bool (num_words,): those that a detected span overlaps, and other
+    occurrences of these words, as far as the span's entry of ``scopes`` says ("corpus", "individual" or "occurrence":
+    none). Of ``widespread`` words, only occurrences with the same individual.
 
     Parameters
     ----------
@@ -143,16 +143,16 @@ def direct_words(
 
 
 def widespread_words(words: DocumentWords, visible_forms: Seen, support: np.ndarray, num_units: int) -> np.ndarray:
-    """Return which words are too common to identify anybody, bool (num_words,): more than five units use them, and more
-    than a fifth of all units (a twentieth for lower-case words). ``support`` has the number of units (individuals or
-    households) using each word, invisible characters aside."""
+    """Return which words are too common to identify anybody, bool (num_words,): those used by more than five
+    individuals or households and by more than a fifth of all (a twentieth for lower-case words). ``support`` has the
+    number of users of each word, ``num_units`` is the number of all."""
     share = np.where(visible_forms.is_small, 20, 5)[words.spellings]
     return support > np.maximum(5, num_units // share)
 
 
 def visible_support(words: DocumentWords, visible_forms: Seen, support: np.ndarray) -> np.ndarray:
-    """Return for each word how many individuals use its visible form, the word without invisible characters, int64.
-    ``support`` has that number for each word as it is written, ``visible_forms`` the forms."""
+    """Return for each word the number of individuals who use it, int64, where spellings that differ in invisible
+    characters only are one word. ``support`` has the number for each word as it is written."""
     own, surface = visible_forms.is_own[words.spellings], visible_forms.numbers[words.spellings]
     of_surface = np.zeros(len(visible_forms.numbers) + 1, dtype=np.int64)
     of_surface[surface[own]] = support[own]
@@ -187,7 +187,8 @@ def looked_up_supports(
     min_support: int,
 ) -> Iterator[np.ndarray]:
     """Yield, for n-gram lengths 1 to ``n``, the support (number of individuals or households using it) of the n-gram
-    that starts at each word, int64 (num_words,), looked up in an index's tables.
+    that starts at each word, int64 (num_words,). It is looked up in the tables of an index: ``tables(1)`` has the
+    words, ``tables(2)`` the bigrams, and so on.
 
     Parameters
     ----------
@@ -222,8 +223,8 @@ def looked_up_supports(
 def _look_up(
     keys_wanted: np.ndarray, tables: Iterable[pa.RecordBatch], min_support: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each of these sorted keys its support in the tables (0 if absent), and its rank among the keys with
-    support of at least ``min_support`` (-1 if it is not one of them)."""
+    """Return two int64 arrays with an entry for each of these sorted keys of n-grams: its support in the tables (0 if
+    absent), and its rank among the keys with a support of ``min_support`` or more (-1 if its support is lower)."""
     of_key, rank_of, num_kept = np.zeros(len(keys_wanted), dtype=np.int64), np.full(len(keys_wanted), -1), 0
     for table in tables:
         keys = table.column("left").to_numpy().astype(np.uint64) << np.uint64(32) | table.column("right").to_numpy()

@@ -70,9 +70,9 @@ class Retokenizer:
 def retokenize(
     texts: list[str], doc_ids: pa.Array, text_offsets: np.ndarray, spans: Spans, retokenizer: Retokenizer
 ) -> ReadTexts:
-    """Tokenise documents again with the Python library. Return their tokens, which characters are visible (no white
-    space), and the spans widened to whole grapheme clusters. ``text_offsets`` has the start of each text in the joined
-    texts."""
+    """Tokenise documents again with the Python library. Return the tokens, a mask of the characters that are not white
+    space, and the identifier ``spans`` widened to whole grapheme clusters; offsets are those in the joined texts, where
+    ``text_offsets`` has the start of each text."""
     joined = "\n".join(texts)
     codes = np.frombuffer(joined.encode("utf-32-le"), dtype=np.uint32)
     place = text_offsets[spans.owners]

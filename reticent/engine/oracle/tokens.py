@@ -135,8 +135,8 @@ class Protected(NamedTuple):
         num_units: int,
         visible_supports: np.ndarray,
     ) -> Protected:
-        """Return the words and characters that a policy protects, computed by the oracle (this independent Python
-        implementation) from words, detected spans and n-gram supports.
+        """Return which words and characters a policy protects. This is the independent Python implementation (oracle)
+        against which the stored tokens are checked; it starts from words, detected spans and n-gram supports.
 
         Parameters
         ----------
@@ -199,8 +199,8 @@ class Comparison:
         self._found_in: list[int] = []
 
     def result(self, *, is_whole_store: bool) -> TextCheck:
-        """Return the counts of all comparisons so far. ``is_whole_store`` says whether they cover every document of the
-        store."""
+        """Return the result of all comparisons so far, as counts of tokens, words and faults. ``is_whole_store`` says
+        whether they covered every document of the token store."""
         return TextCheck(
             **self._counts,
             found_in=tuple(self._found_in[:NAMED]),
@@ -209,8 +209,9 @@ class Comparison:
         )
 
     def add(self, rows: np.ndarray, expected: ReadTexts, protected: Protected) -> None:
-        """Compare the stored tokens of the documents in these rows of the store with the tokens that the oracle made
-        (``expected``) and the words it protects; add the differences to the counts."""
+        """Compare the stored tokens of some documents (``rows``, their numbers in the token store) with those that the
+        oracle, an independent Python implementation, computed: tokens ``expected``, and words and characters
+        ``protected``. Add the differences to the counts."""
         words, spans = protected.words, protected.spans
         doc_offsets, columns = self._store.columns_of(rows, ("input_ids", "word_ids", "flags"))
         num_tokens, ids, starts, ends = expected.tokens

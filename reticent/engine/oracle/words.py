@@ -127,8 +127,8 @@ def word_bounds(text: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _mark_ignorable(text: str, classes: str) -> str:
-    """Return ``classes`` (one letter per character: its word-break class by UAX #29) with the letter of certain
-    ignorable characters replaced: "e" if a word ends there, "o" next to a script without spaces."""
+    """Return ``classes``, one letter per character of ``text`` for its word-break class by UAX #29, with the letters of
+    some invisible characters replaced: by "o" next to a script without spaces, by "e" where a word ends."""
     parts, done = [], 0
     for m in IGNORABLE_RUN.finditer(text):
         start, end = m.span()
@@ -140,8 +140,8 @@ def _mark_ignorable(text: str, classes: str) -> str:
 
 
 def _candidate_segments(classes: str) -> list[tuple[int, int]]:
-    """Return start and end of the segments that can be words, found in ``classes`` (one letter per character: its
-    word-break class): those with a letter or digit, without leading space, and runs of symbols."""
+    """Return the (start, end) of each segment of a text that can be a word: one with a letter or digit, without leading
+    space, or a run of symbols. ``classes`` has one letter per character of the text, its word-break class."""
     pieces: list[tuple[int, int]] = []
     symbols_end = -1
     for m in (_find_full if _has_marks(classes) else _find_plain)(classes):

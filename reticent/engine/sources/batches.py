@@ -151,8 +151,8 @@ class RowRange:
     kept: np.ndarray | None
 
     def checked(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches read for this range without the rows that are no documents (``kept`` False); `CorpusError`
-        if they do not have ``num_rows`` rows in total."""
+        """Yield these batches, read for this range of rows, with only the rows that are documents (mask ``self.kept``).
+        Raise `CorpusError` if the number of rows differs from that of the earlier scan."""
         scanned = require_num_rows(batches, self.num_rows)
         return scanned if self.kept is None else filter_rows(scanned, self.kept)
 
@@ -164,8 +164,8 @@ def row_ranges(
     wanted: np.ndarray | None,
     min_rows: int,
 ) -> Iterator[RowRange]:
-    """Yield the ranges of consecutive rows that hold a document in the mask ``wanted``: whole files, or neighbouring
-    row groups of ``min_rows`` rows together. The mask ``kept`` marks the rows that are documents.
+    """Yield the ranges of consecutive rows in which there are documents to read (mask ``wanted``): whole files, or
+    neighbouring row groups that have ``min_rows`` rows together. ``kept`` is a mask of the rows that are documents.
 
     Parameters
     ----------

@@ -67,7 +67,8 @@ def _refuse_tables(found: Found) -> None:
 
     @functools.cache
     def real(folder: str) -> str:
-        """Return the path with all links resolved, as `os.path.realpath` does, with a cache for the folders above."""
+        """Return a folder's path with all symbolic links resolved, as `os.path.realpath` does, but with the results for
+        parent folders cached."""
         above, name = os.path.split(folder)
         if name in ("", os.curdir, os.pardir) or os.path.islink(folder):
             return os.path.realpath(folder)
@@ -124,8 +125,8 @@ def find_files(sources: Sequence[str | Path], is_document: Callable[[Path], bool
 def _find_in_source(
     source: Path, found: Found, is_document: Callable[[Path], bool], results: set[Path]
 ) -> Iterator[Path]:
-    """Yield the document files of a source (file, folder or glob). Run folders that are skipped, as they hold results,
-    are added to ``results``; other skipped files are counted in ``found``."""
+    """Yield the document files of a source (file, folder or glob). Folders with results of this program are skipped and
+    added to ``results``; other skipped files are counted in ``found``."""
     mode = _mode(source)
     if mode is not None and stat.S_ISDIR(mode):
         if holds_results(source):
@@ -145,8 +146,8 @@ def _find_in_source(
 def _find_in_folder(
     source: Path, found: Found, is_document: Callable[[Path], bool], results: set[Path]
 ) -> Iterator[Path]:
-    """Yield the document files in a folder and its subfolders. Skipped run folders are added to ``results``; other
-    skipped entries are counted in ``found``."""
+    """Yield the document files in a folder and its subfolders. Folders with results of this program are skipped and
+    added to ``results``; other skipped entries are counted in ``found``."""
     folders = [(str(source), str(source))]
     while folders:
         folder, nearest = folders.pop()
@@ -193,8 +194,8 @@ def _parts_before_glob(source: Path) -> list[str]:
 
 
 def _find_by_glob(source: Path, found: Found, results: set[Path]) -> Iterator[Path]:
-    """Yield the files that a glob matches. Skipped run folders are added to ``results``; other skipped entries are
-    counted in ``found``."""
+    """Yield the files that a glob matches. Folders with results of this program are skipped and added to ``results``;
+    other skipped entries are counted in ``found``."""
     parts = source.parts
     named = _parts_before_glob(source)
     if "**" in parts or len(parts) - len(named) > 3:
@@ -396,7 +397,8 @@ class Files:
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield record batches of one of ``parts`` consecutive shares of the rows."""
+        """Yield the rows in share number ``part`` of ``parts`` consecutive shares of all rows as record batches with
+        these columns."""
         return batches_of_part(self.fragments, Request(columns=columns, batch_rows=batch_rows), part, parts)
 
 

@@ -158,8 +158,8 @@ def _read_json(data: bytes, read: pa.json.ReadOptions) -> pa.Table | None:
 
 
 def _has_many_keys(data: bytes) -> bool:
-    """Whether JSON lines probably have so many distinct keys that pyarrow, which makes a column of each, is slow;
-    estimated from a sample of lines and the longest."""
+    """Whether a block of JSON lines probably has so many distinct keys that pyarrow, which makes a column for each,
+    would be slow. The number is estimated from a sample of the lines and the longest one."""
     ends = np.append(
         np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")), len(data)
     )  # all lines take 5 times as long

@@ -37,13 +37,15 @@ class ArrowStream(Protocol):
 class LazyFrame(Protocol):
     """A lazy query (`polars.LazyFrame`). It is executed once, when it is opened."""
 
-    def sink_parquet(self, path: Any, **options: Any) -> Any: ...
+    def sink_parquet(self, path: Any, **options: Any) -> Any:
+        """Execute the query, and write its result to a Parquet file."""
 
 
 class MappedDataset(Protocol):
     """A `datasets.Dataset`: a memory-mapped table, possibly with rows filtered or selected."""
 
-    def with_format(self, type: str) -> Any: ...
+    def with_format(self, type: str) -> Any:
+        """Return the same dataset with its rows given in this form, such as "arrow"."""
 
 
 Frame: TypeAlias = ArrowStream | LazyFrame | MappedDataset | Mapping[str, Any]
@@ -109,10 +111,12 @@ class _InMemory(ABC):
     has_small_batches = False
 
     @abstractmethod
-    def row_groups(self) -> list[int]: ...
+    def row_groups(self) -> list[int]:
+        """Return the number of rows of each separately readable range of rows."""
 
     @abstractmethod
-    def read(self, request: Request) -> Iterator[pa.RecordBatch]: ...
+    def read(self, request: Request) -> Iterator[pa.RecordBatch]:
+        """Yield the requested columns of the requested ranges of rows as record batches."""
 
     @abstractmethod
     def _chunks(self) -> Mapping[str, Iterable[pa.Array]]:
@@ -135,7 +139,8 @@ class _InMemory(ABC):
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield record batches of one of ``parts`` consecutive shares of the rows."""
+        """Yield the rows in share number ``part`` of ``parts`` consecutive shares of all rows as record batches with
+        these columns."""
         return batches_of_part(self.fragments, Request(columns=columns, batch_rows=batch_rows), part, parts)
 
     def version(self) -> bytes:

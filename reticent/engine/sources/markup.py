@@ -269,7 +269,7 @@ def read_tab(file: Path, data: bytes, annotator: str | None, repaired: Counter[s
 
 
 def _parse_tab_record(record: Any, where: str, annotator: str | None) -> MarkedDocument:
-    """Return the annotated document in a JSON record of TAB, with the marks of one annotator or of all."""
+    """Return the document in a JSON record of TAB, with the spans marked by one annotator (``annotator``) or by all."""
     source = record
     if isinstance(record, dict) and "doc_id" not in record:
         source = _require_field(_require_field(record, "metadata", dict, where), "provenance", dict, where)
@@ -367,8 +367,8 @@ class _MarkedReader:
             yield _make_batch(rows, request.columns, file)
 
     def _make_row(self, document: MarkedDocument, markup: Markup, repaired: Counter[str]) -> tuple[Any, ...]:
-        """Return an annotated document as a row: id, individual, text, label, spans and mentions, with marks as checked
-        character ranges."""
+        """Return an annotated document as a row: id, individual, text, label, spans and mentions. Annotations are
+        converted to character ranges and checked."""
         individual = re.fullmatch(markup.individual or self.individual, document.doc_id)
         if individual is None:
             raise CorpusError(
@@ -419,8 +419,8 @@ def _make_batch(rows: list[tuple[Any, ...]], columns: Sequence[str], file: Path)
 def _character_ranges(
     document: MarkedDocument, unit: str, crlf: bool, repaired: Counter[str]
 ) -> list[list[tuple[int, int]]]:
-    """Return the character ranges (start, end) of each annotation's parts, converted from offsets in ``unit`` and
-    checked against the text that it quotes; `CorpusError` if they do not fit.
+    """Return for each annotation the character ranges (start, end) of its parts, converted from offsets in ``unit``.
+    Raise `CorpusError` if they do not fit the text, or differ from what the annotation quotes.
 
     With ``crlf``, offsets that counted the line ends of a file before XML made one character of each are repaired, if
     as they stand not all marks fit and then all do.
@@ -446,8 +446,9 @@ def _character_ranges(
 def _convert_offsets(
     document: MarkedDocument, unit: str, crlf: bool
 ) -> tuple[list[list[tuple[int, int]]], tuple[int, int, int, str] | None]:
-    """Return the character ranges of all annotations, with offsets read in this unit, and None; or, if one does not
-    match the text, an empty list and the first such as (number, start, end, fault)."""
+    """Convert the offsets of all annotations from ``unit`` to characters. Return their character ranges and None; or,
+    if an annotation does not match the text, an empty list and (number of the annotation, start, end, what is
+    wrong)."""
     text = document.text
     bounds = _offsets_in_unit(text, unit, crlf)
     last = int(bounds[-1])

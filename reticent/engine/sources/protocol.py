@@ -76,7 +76,8 @@ class Source(Protocol):
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield record batches with these columns, of one of ``parts`` consecutive shares of the source's rows.
+        """Yield the rows in share number ``part`` of ``parts`` consecutive shares of all rows as record batches with
+        these columns.
 
         Parameters
         ----------
@@ -142,8 +143,8 @@ class LocalSource(Source, Protocol):
 
 
 def batches_of_part(fragments: Sequence[Fragment], request: Request, part: int, parts: int) -> Iterator[pa.RecordBatch]:
-    """Yield record batches of one of ``parts`` consecutive shares of a source's rows, divided by row groups, or by
-    whole fragments where these have none."""
+    """Yield the rows in share number ``part`` of ``parts`` consecutive shares of a source as record batches. Shares are
+    divided at row groups, or between whole fragments where these have none."""
     shares: list[tuple[Fragment, int | None]] = []
     for fragment in fragments:
         groups = None if parts == 1 else fragment.row_groups()

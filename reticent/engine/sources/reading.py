@@ -145,7 +145,7 @@ NUM_EACH: Final = 20
 
 def oddities(texts: Sequence[str], num_documents: int, num_individuals: int, text: str, individual: str) -> list[str]:
     """Return warnings about texts and ids that suggest a wrong column, or text that should have been converted (HTML,
-    RTF …).
+    RTF …). ``text`` and ``individual`` are the names of the columns.
 
     Parameters
     ----------

@@ -142,15 +142,15 @@ def stage(
 
 
 def _wanted_columns(settings: CorpusConfig, additional_columns: Sequence[str]) -> dict[str, str]:
-    """Return a dict from our column names to the source's; ours of an additional column is the source's with the prefix
-    `SOURCE_COLUMN`."""
+    """Return the columns to copy, as a dict from the name in the copy to the name in the source. An additional column
+    is copied under its own name with the prefix `SOURCE_COLUMN`."""
     named = settings.only(Columns).model_dump()
     wanted = {name: column for name, column in named.items() if column is not None}
     return wanted | {SOURCE_COLUMN + column: column for column in additional_columns if column not in wanted.values()}
 
 
 def _stage_in_threads(stage: _Staging, parts: int) -> None:
-    """Copy every part of the source in a thread of its own; the first error stops the others and is raised."""
+    """Copy all ``parts`` of the source, each in its own thread; the first error stops the others and is raised."""
     with ThreadPoolExecutor(parts) as pool:
         with signals_deferred():  # a thread whose start is interrupted would not be waited for
             futures = [pool.submit(stage.copy_part, part) for part in range(parts)]
@@ -194,8 +194,8 @@ class _Staging:
                     self._count(table)
 
     def _row_groups(self, part: int) -> Iterator[pa.Table]:
-        """Yield the row groups to write for a part; they depend on its rows, not on the batches in which these
-        arrive."""
+        """Yield the row groups to write for one part of the source. They depend on its rows only, not on the batches in
+        which the rows arrive."""
 
         held: list[pa.RecordBatch] = []
         num_rows = num_bytes = 0
@@ -321,12 +321,14 @@ class Digesting(Source, Protocol):
     def digests(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield record batches as `batches` does, with the SHA-256 (binary; null for null) in place of each text."""
+        """Yield the rows in share number ``part`` of ``parts`` consecutive shares as record batches, with the SHA-256
+        of each text (binary; null for null) in place of the text."""
 
     def texts(
         self, doc_ids: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the texts of the documents with these ids in a part of the rows, in any order."""
+        """Yield the texts of the documents with these ids, in any order; only documents in share number ``part`` of
+        ``parts`` consecutive shares of the rows."""
 
 
 class Earlier:
@@ -424,8 +426,8 @@ class Refreshed:
     def batches(
         self, columns: Sequence[str], *, part: int = 0, parts: int = 1, batch_rows: int = 1024
     ) -> Iterator[pa.RecordBatch]:
-        """Yield record batches with these columns, with unchanged texts taken from the earlier copy instead of the
-        database."""
+        """Yield the rows in share number ``part`` of ``parts`` consecutive shares as record batches, with unchanged
+        texts taken from the earlier copy instead of the database."""
         import polars as pl
 
         read = list(self._source.digests(columns, part=part, parts=parts, batch_rows=batch_rows))
@@ -468,8 +470,8 @@ class Refreshed:
         fetched_texts: _Fetched,
         held: OrderedDict[int, pa.Array],
     ) -> pa.Array:
-        """Return the text of each row: from its row in the earlier copy (``earlier_rows``; -1: none), else, where
-        ``is_new``, newly fetched by its SHA-256 in ``digests``, else null."""
+        """Return the text of each row, large_string: taken from its row in the earlier copy if ``earlier_rows`` is not
+        -1, else, where ``is_new``, from the newly fetched texts by its SHA-256 (``digests``), else null."""
         sources = [pa.nulls(1, pa.large_string())]
         places = np.zeros(len(earlier_rows), np.int64)
         if len(old := np.flatnonzero(earlier_rows >= 0)):
