@@ -28,8 +28,8 @@ _PADDED, _PACKED = "reticent_padded", "reticent_packed"
 
 @contextmanager
 def attention_by_host(model: PreTrainedModel, *, packed: bool = False) -> Iterator[None]:
-    """Make a model use its attention mask as given, within the context, without reading the mask's values on the
-    device. With ``packed``, each of several windows in a row attends only to itself.
+    """Within the context, make a model apply its attention mask without first reading the mask's values, for which the
+    host would wait on a GPU. With ``packed``, each of several windows in a row attends only to itself.
 
     A model that does not leave its attention to transformers (or, unless rows are packed, is not set to ``sdpa``)
     keeps its own.
@@ -60,8 +60,8 @@ def attention_by_host(model: PreTrainedModel, *, packed: bool = False) -> Iterat
 
 
 def using_mask(model: PreTrainedModel, mask: torch.Tensor | None) -> AbstractContextManager[None]:
-    """Return a context manager in which a model uses its attention mask as given, without reading the mask's values
-    back from the device; an empty context if ``mask`` is None, as there is no padding."""
+    """Return a context manager in which a model applies its attention mask without waiting for the mask's values on the
+    GPU (`attention_by_host`). It does nothing if ``mask`` is None, that is, without padding."""
     return nullcontext() if mask is None else attention_by_host(model)
 
 
@@ -82,8 +82,8 @@ def _mask_unread(
     *arguments: Any, attention_mask: torch.Tensor | None = None, allow_is_causal_skip: bool = True,
     allow_is_bidirectional_skip: bool = False, **options: Any,
 ) -> torch.Tensor | None:  # fmt: skip
-    """Return transformers' mask for sdpa without reading the padding mask's values, for which the host would wait;
-    omitted if no padding mask is given."""
+    """Return the attention mask that transformers makes for sdpa. It is omitted only if no padding mask is given, never
+    because of the padding mask's values, for which the host would have to wait."""
     from transformers.masking_utils import sdpa_mask
 
     whole = attention_mask is None
@@ -132,8 +132,8 @@ def _flash(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bounds: torch.Tensor, longest: int, *,
     dropout: float, scale: float | None, causal: bool, reach: int | None,
 ) -> torch.Tensor:  # fmt: skip
-    """Return variable-length flash attention of packed windows, (tokens, H, D); torch's public `varlen_attn` has no
-    dropout."""
+    """Return the flash attention of packed windows, each over itself, (tokens, H, D); ``bounds`` has the windows' first
+    tokens and the end. It calls torch's internal function, as the public `varlen_attn` has no dropout."""
     behind = -1 if reach is None else reach - 1
     return torch.ops.aten._flash_attention_forward(
         query, key, value, bounds, bounds, longest, longest, dropout, causal, False,
@@ -146,7 +146,8 @@ def _one_by_one(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bounds: torch.Tensor, *,
     dropout: float, scale: float | None, causal: bool, reach: int | None,
 ) -> torch.Tensor:  # fmt: skip
-    """Return the attention of the windows, (tokens, H, D), by one call of sdpa for each window."""
+    """Return the attention of packed windows, each over itself, (tokens, H, D), by one call of sdpa for each window;
+    ``bounds`` has the windows' first tokens and the end."""
     lengths = bounds.diff().tolist()
     parts = [[part.transpose(0, 1)[None] for part in states.split(lengths)] for states in (query, key, value)]
     attended = []

@@ -181,8 +181,8 @@ def _largest_id(tokenizer: str) -> int:
 
 
 def remove_foreign_keys(path: Path) -> None:
-    """Remove the keys that hold or name code from a JSON file, in place and at any depth; a file without such keys is
-    not rewritten."""
+    """Remove the keys that name code, hold a chat template or hold a local path (`FOREIGN_KEYS`) from a JSON file, in
+    place and at any depth; a file without such keys is not rewritten."""
     content = read_json(path)
     kept = _drop_foreign_keys(content)
     if kept != content:
@@ -190,20 +190,16 @@ def remove_foreign_keys(path: Path) -> None:
 
 
 def _drop_foreign_keys(value: Any) -> Any:
-    """Return JSON values without the keys that hold or name code."""
+    """Return JSON values without the keys that name code, hold a chat template or hold a local path
+    (`FOREIGN_KEYS`)."""
     if isinstance(value, dict):
         return {key: _drop_foreign_keys(inner) for key, inner in value.items() if key not in FOREIGN_KEYS}
     return [_drop_foreign_keys(inner) for inner in value] if isinstance(value, list) else value
 
 
 def read_tokenizer_json(file: Path | str, *, tested: str | None = None) -> str:
-    """Return the text of a ``tokenizer.json`` file; raise `ArtifactError`, naming the file, if the library cannot use
-    it. A text with the SHA-256 ``tested`` is not tested again.
-
-    Parameters
-    ----------
-    tested : str, optional, SHA-256 (hex) of a tokenizer's text that was tested before and is not tested again
-    """
+    """Return the text of a ``tokenizer.json`` file; raise `ArtifactError`, naming the file, if the tokenizers library
+    cannot use it. This test is omitted if ``tested`` is the SHA-256 of the text."""
     try:
         data = Path(file).read_bytes()
         text = data.decode()

@@ -170,9 +170,8 @@ class PrivacyConfig(Section):
         return self
 
     def check_complete(self) -> None:
-        """Raise `PolicyError` if a privacy budget (limit on what all trainings on a corpus spend together) lacks its
-        file or the fingerprint of the corpus.
-        """
+        """Raise `PolicyError` if a privacy budget, the epsilon that all trainings on a corpus may spend together, has
+        no file or no fingerprint of the corpus."""
         if (self.budget_file is None) != (self.corpus is None):
             raise PolicyError("train.dp: a budget needs both a file and the fingerprint of the corpus")
         if self.budget_epsilon is not None and self.budget_file is None:
@@ -188,8 +187,8 @@ class PrivacyConfig(Section):
         return self.all_values({"budget_file", "budget_epsilon", "budget_delta", "includes"} | self.untouched())
 
     def untouched(self) -> set[str]:
-        """Return the names of settings that are unset and did not exist in earlier versions: cache keys omit these, so
-        that old ones still match."""
+        """Return the names of the settings that earlier versions did not have and that are not set. Cache keys leave
+        these out, so that results of earlier versions stay valid."""
         return {name for name in ("num_units", "vocabulary") if getattr(self, name) is None}
 
 
@@ -327,7 +326,8 @@ class TrainConfig(Section):
         return said
 
     def _younger_at_default(self) -> set[str]:
-        """Return the names of the settings that later versions added (`YOUNGER`) and that have their default value."""
+        """Return the names of the settings that earlier versions did not have (`YOUNGER`) and that are at their
+        defaults. Cache keys leave these out, so that results of earlier versions stay valid."""
         return {name for name in YOUNGER if getattr(self, name) == type(self).model_fields[name].default}
 
     @property
@@ -348,8 +348,8 @@ class TrainConfig(Section):
         return tuple(epoch for epoch in self.checkpoint_epochs or () if epoch > self.num_epochs)
 
     def of_one_training(self) -> dict[str, Any]:
-        """Return the settings of one training as its ledger and saved state keep them: without ``save_minutes``,
-        ``end_of_text`` if off, and `YOUNGER` settings at their defaults, so that older records still match."""
+        """Return the settings that are stored with a training, in its ledger and saved state. Settings that do not
+        change it are left out, and newer ones at their defaults, so that records of earlier versions still match."""
         values = self.all_values() | {"checkpoint_epochs": self.epochs_kept()}
         left_out = {
             "seeds",
@@ -379,8 +379,8 @@ class ModelSection(Section):
 
     @field_serializer("train")
     def _serialize_set(self, train: TrainConfig | None, info: FieldSerializationInfo) -> dict[str, Any] | None:
-        """Return only the training settings that this model section sets itself: if defaults were written too, they
-        would count as set when read back."""
+        """Serialise only the training settings that are set for this model. A default that was written out would count
+        as set when it is read again, and override the job's value."""
         return None if train is None else train.model_dump(mode=str(info.mode), exclude_unset=True)
 
     @model_validator(mode="after")

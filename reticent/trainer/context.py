@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # a machine that only trains may lack the core
 
 
 def context_of(recipe: Recipe, words: ContextWords | None) -> ContextWords | None:
-    """Return the public words that replace indirect identifiers in a recipe's training text; None if the recipe keeps
-    these.
+    """Return the object that replaces indirect identifiers in a recipe's training text by public words (or by a fill
+    token, for recipes that blank them); None if the recipe does not replace them.
 
     Raises
     ------
@@ -92,7 +92,7 @@ class BatchContext:
         return self.words.count_identifying(input_ids, batch.word_ids, skipped)
 
     def _cut_words(self, batch: Batch) -> np.ndarray:
-        """Return which tokens belong to a word that the edge of a window cuts, bool (B, T)."""
+        """Return which tokens belong to a word that continues beyond the edge of its window, bool (B, T)."""
         cut = np.zeros(batch.word_ids.shape, dtype=np.bool_)
         if (batch.windows < 0).any():  # a dummy, of no window
             return cut

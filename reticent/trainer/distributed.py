@@ -88,7 +88,8 @@ def whole(value: torch.Tensor) -> torch.Tensor:
 
 
 def like(value: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Return a full tensor moved to the device of ``weight``, and sharded like it if their shapes agree."""
+    """Return ``value``, a full tensor, on the device of ``weight``, and distributed over the processes as ``weight``
+    is, if that is sharded and the shapes agree."""
     moved = value.to(weight.device)
     if not hasattr(weight, "full_tensor") or value.shape != weight.shape:
         return moved

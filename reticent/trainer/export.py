@@ -76,12 +76,11 @@ def write_model(
     spent: Guarantee | None = None,
     weights: dict[str, torch.Tensor] | None = None,
 ) -> None:
-    """Save model, tokenizer and model card into ``folder`` atomically, readable by the user alone (files 0600, folder
-    0700).
+    """Save a model (merged with its ``adapter``, if given), its tokenizer and a model card to ``folder``, readable by
+    the user alone (files 0600, folder 0700). The card names the privacy guarantee of the whole training (``guarantee``)
+    and the one up to this checkpoint (``spent``).
 
-    ``weights`` are the full weights of a sharded model. A model with an ``adapter`` is saved merged, and the adapter in
-    ``adapter/``. The card of a privately trained model names its ``guarantee``, and the part of it ``spent`` up to this
-    checkpoint.
+    ``weights`` are the full weights of a sharded model. The adapter alone is also saved, in ``adapter/``.
 
     An old model in ``folder`` is kept as a backup until the new one is in place, so ``folder`` never holds half a
     model.
@@ -141,7 +140,8 @@ def write_card(folder: Path, text: str, *, tags: Sequence[str] = (), **data: Any
 
 
 def keep_allowed(folder: Path) -> None:
-    """Delete every file of a folder that `ALLOWED` does not match, and remove code, templates and paths from its JSON.
+    """Delete every file of a model folder that is not on the list of allowed files (`ALLOWED`), and remove code, chat
+    templates and local paths from the JSON files that stay.
 
     A base model may come with code (``auto_map``) or a template that is run as code (``chat_template.jinja``). Nothing
     here has checked it, but a user who loads the checkpoint would trust it.
@@ -157,7 +157,8 @@ def keep_allowed(folder: Path) -> None:
 
 
 def _protection_text(recipe: Recipe, guarantee: Guarantee | None, spent: Guarantee | None) -> str:
-    """Return the model card's sentences on what the recipe protects, and on the privacy guarantee."""
+    """Return the sentences of the model card that say which identifiers the recipe protects, and how, and which privacy
+    guarantee holds (``guarantee`` for all checkpoints, ``spent`` up to this one)."""
     sentences = []
     direct = recipe.never_target & DIRECT or recipe.context != "keep"
     indirect = recipe.never_target & INDIRECT or recipe.replaces_indirect
@@ -186,8 +187,9 @@ def _protection_text(recipe: Recipe, guarantee: Guarantee | None, spent: Guarant
 
 
 def export_model(folder: Path | str, out: Path | str) -> list[str]:
-    """Copy the files of `ALLOWED` from a model folder to ``out`` (new or empty), without code, templates and paths in
-    their JSON, and return the names of the files left behind. An error or a signal leaves no part of a model there.
+    """Copy the files on the list of allowed ones (`ALLOWED`) from a model folder to ``out`` (new or empty), without
+    code, chat templates and local paths in their JSON; return the names of the files left out. After an error or a
+    signal ``out`` holds no part of a model.
 
     Links are not followed, because their targets may not belong to the model.
 

@@ -192,8 +192,8 @@ def _model_files(folder: Path) -> Iterator[Path]:
 
 
 def write_given(model: str, base: str | None, objective: str, folder: Path, rounding: str | None = None) -> None:
-    """Write a model that was trained elsewhere as a plain folder of weights, merged with its adapter if it has one, and
-    rounded as ``rounding`` says ("merged", "int8" or None).
+    """Write a model that was trained elsewhere to ``folder`` in the plain format, merged with its LoRA adapter if it
+    has one. ``rounding``: "merged" rounds the weights to the dtype of the base model, "int8" to eight bits.
 
     Parameters
     ----------

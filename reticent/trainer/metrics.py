@@ -45,7 +45,8 @@ class Metrics:
                     self._board.add_scalar(f"{kind}/{name}", value, values["step"])
 
     def sizes(self) -> dict[str, int]:
-        """Return file name -> length in bytes, to which a resumed training truncates the files."""
+        """Return the current length of each metrics file in bytes, by file name. A resumed training truncates the files
+        to the lengths in its saved state."""
         return {name: file.tell() for name, file in self._files.items()}
 
 
@@ -148,7 +149,8 @@ class Clock:
         self._epoch, self._waited = self._now(), 0.0
 
     def watch(self, items: Iterable[T]) -> Iterator[T]:
-        """Yield ``items``, and measure the time spent waiting for each; planning before the first item counts too."""
+        """Yield ``items``, and add up the time that the loop waits for each of them; the time from the start of the
+        epoch to the first item counts as waiting."""
         since = self._epoch
         for item in items:
             self._waited += self._now() - since

@@ -45,8 +45,9 @@ MOST_NEW = 1 << 24
 def load_model(
     name_or_path: str | Path, objective: str, *, complete: Literal["no", "body", "all"] = "no"
 ) -> PreTrainedModel:
-    """Return a masked ("mlm") or causal ("clm") language model in float32, with the attention ``sdpa`` or, if its class
-    has none, its own. ``complete``: which weights the files must not lack ("body": those below the head).
+    """Return a masked ("mlm") or causal ("clm") language model in float32, with sdpa attention if its class has it.
+    Weights that the files lack are drawn at random; with ``complete`` "all" they are an error, with "body" only those
+    below the head.
 
     If a folder has a ``.gguf`` file and no safetensors, that file is read. Weights that the checkpoint lacks (the head
     of an encoder) are the same random ones each time, so training and audit use the same base model.
@@ -156,8 +157,8 @@ _MOST_CHANGE = {torch.float32: 1e-3, torch.float64: 1e-3}
 
 @torch.no_grad()
 def require_sound(model: PreTrainedModel, objective: str, name: str = "") -> None:
-    """Check with two rows of tokens that logits do not depend on padding or later tokens, so that losses and scores are
-    right; each model is checked once.
+    """Raise `ArtifactError` unless a model's logits are independent of padding (masked model) or of later tokens
+    (causal model), as losses and scores assume. It is tried with two rows of tokens, once for each model.
 
     Raises
     ------
@@ -207,7 +208,8 @@ def require_sound(model: PreTrainedModel, objective: str, name: str = "") -> Non
 
 
 def _architecture_of(name_or_path: str | Path, auto: Any) -> tuple[str, bool]:
-    """Return (architecture name, empty if unknown; whether it has a head for this objective) of a model's config."""
+    """Return the name of a model's architecture, from its config (empty if unknown), and whether transformers' ``auto``
+    class, such as `AutoModelForCausalLM`, supports it."""
     from transformers import AutoConfig
 
     try:
@@ -472,7 +474,8 @@ def logits_at(
     position_ids_BT: torch.Tensor | None = None,
     bounds: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Return the logits (N, V) at the N wanted cells (token positions of the batch), in their order.
+    """Return the logits (N, V) at N token positions of a batch, in order. ``wanted`` is a mask (B, T) of these
+    positions, or their indices in the flattened batch.
 
     If the head alone makes the logits (BERT, GPT-2, Llama and similar models), it runs at those cells only. Otherwise
     (scaled or capped logits, heads of several parts) all logits are computed and the wanted ones are selected.
@@ -502,8 +505,8 @@ def logits_of(
     position_ids_BT: torch.Tensor | None = None,
     bounds: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Return the logits (N, V) at the wanted cells (token positions of the batch), computed by the given ``head``, in a
-    form that torch.compile can trace; see `logits_at`."""
+    """Return the logits (N, V) at the ``wanted`` token positions of a batch, computed by the given ``head``, in a form
+    that torch.compile can trace; see `logits_at`."""
     states = states_of(model, head, input_ids_BT, attention_BT, wanted, position_ids_BT, bounds)
     return states if head is None else head(states)
 
@@ -517,8 +520,8 @@ def states_of(
     position_ids_BT: torch.Tensor | None = None,
     bounds: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Return the hidden states (N, D) at the wanted cells (token positions of the batch), which the head maps to
-    logits; without a head, the logits themselves."""
+    """Return the last hidden states (N, D), which the head maps to logits, at the ``wanted`` token positions of a batch
+    (see `logits_at`). If ``head`` is None, return the logits themselves."""
     inputs = {"input_ids": input_ids_BT, "attention_mask": attention_BT}
     if position_ids_BT is not None:
         inputs["position_ids"] = position_ids_BT

@@ -70,8 +70,9 @@ def lay_out(
     pad: int,
     padded: Callable[[int], int],
 ) -> Packed:
-    """Return windows concatenated into rows of a batch; ``rows``, ascending, has the row of each window, and ``padded``
-    gives the padded width for a length."""
+    """Concatenate windows of ``lengths`` tokens, given as padded arrays (W, S), into the rows of a packed batch.
+    ``rows``, ascending, has the row of each window; ``padded(length)`` gives the width to which rows of this length are
+    padded."""
     ends = np.cumsum(lengths)
     first = np.searchsorted(rows, rows)  # the first window of each window's row
     columns = ends - lengths - (ends - lengths)[first]

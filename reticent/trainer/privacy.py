@@ -195,7 +195,8 @@ class Guarantee:
 
     @property
     def protects_nobody(self) -> str:
-        """A warning sentence if epsilon is above `MEANINGLESS`; empty otherwise."""
+        """A sentence that warns of an epsilon so large (above `MEANINGLESS`) that the guarantee protects nobody; empty
+        for a smaller one."""
         if not protects_nobody(str(self)):
             return ""
         return f"An epsilon above {MEANINGLESS:.0f} protects nobody: more noise (a larger noise_multiplier) is needed."
@@ -303,8 +304,8 @@ def plan_privacy(
 def plan_sampling(
     config: PrivacyConfig, num_units: int, num_epochs: int, batch_size: int
 ) -> tuple[int, float, float, int]:
-    """Return (units, delta, sample rate, steps per epoch) of a private training: its plan without the search for the
-    noise.
+    """Return (number of privacy units, delta, sample rate, steps per epoch) of a DP-SGD training: what can be known of
+    its plan without searching the noise multiplier.
 
     Raises
     ------
@@ -331,8 +332,8 @@ def plan_sampling(
 
 
 def require_reachable_epsilon(config: PrivacyConfig, num_units: int, num_epochs: int, batch_size: int) -> None:
-    """Raise `PolicyError` if no useful training can have ``target_epsilon``: a private vocabulary alone spends it, or
-    noise as large as all gradients of a step together still costs more. Cost: under a second."""
+    """Raise `PolicyError` if ``target_epsilon`` is too small for a useful training: the private vocabulary alone spends
+    it, or noise as large as all gradients of a step together would not suffice. Cost: under a second."""
     epsilon = config.target_epsilon
     if not isinstance(epsilon, float):
         return
@@ -356,13 +357,14 @@ def require_reachable_epsilon(config: PrivacyConfig, num_units: int, num_epochs:
 
 
 def _tolerance(epsilon: float) -> float:
-    """Return how far below its target the epsilon of a training may stay, when the noise for it is searched."""
+    """Return by how much the epsilon of a training may stay below the target ``epsilon``, when the noise multiplier for
+    it is searched."""
     return min(0.01, epsilon / 100)
 
 
 def refuse_conflicts(*trainings: tuple[TrainConfig, PrivacyConfig]) -> None:
-    """Raise `PolicyError` for training settings that DP-SGD does not allow, or that have no effect with it: those of
-    all these trainings in one message."""
+    """Raise one `PolicyError` that lists, for all these trainings, the settings that DP-SGD does not allow or that have
+    no effect with it."""
     found = dict.fromkeys(said for config, privacy in trainings for said in _conflicts(config, privacy))
     if found:
         raise PolicyError("; ".join(found))
@@ -392,8 +394,9 @@ def _conflicts(config: TrainConfig, privacy: PrivacyConfig) -> Iterator[str]:
 
 
 def refuse_promise(config: PrivacyConfig, unaccounted: tuple[str, ...], recipe: Recipe | None = None) -> None:
-    """Raise `PolicyError` if preparation steps are outside the privacy accounting (``unaccounted``) although an epsilon
-    is promised: by ``target_epsilon``, or by a recipe whose shared words are not counted in the documents."""
+    """Raise `PolicyError` if an epsilon is promised (by ``target_epsilon``, or by a recipe whose list of shared words
+    is not counted in the documents) although the preparation steps in ``unaccounted`` also used the documents, at a
+    cost that is not in it."""
     is_for_nothing = recipe is not None and recipe.words != "counted"
     if unaccounted and (config.target_epsilon is not None or is_for_nothing):
         ways = "; ".join(f"{name}: {STAGES[name].reason}; instead: {STAGES[name].way_out}" for name in unaccounted)
@@ -426,8 +429,8 @@ def epsilon_of(
     accountant: str = "prv",
     vocabulary: tuple[float, float] | None = None,
 ) -> float:
-    """Return an upper bound on epsilon of ``num_steps`` Poisson-sampled Gaussian steps (Gopi et al. 2021); see
-    :func:`cost_of`."""
+    """Return an upper bound on the epsilon of ``num_steps`` Poisson-sampled Gaussian steps (Gopi et al. 2021), preceded
+    by a private ``vocabulary`` if there is one; see :func:`cost_of`."""
     return cost_of(sample_rate, noise_multiplier, num_steps, delta, accountant, vocabulary)[0]
 
 
@@ -440,8 +443,8 @@ def cost_of(
     accountant: str = "prv",
     vocabulary: tuple[float, float] | None = None,
 ) -> tuple[float, str]:
-    """Return (upper bound on epsilon of ``num_steps`` Poisson-sampled Gaussian steps, name of the accountant that gave
-    it).
+    """Return an upper bound on the epsilon of ``num_steps`` Poisson-sampled Gaussian steps, preceded by a private
+    ``vocabulary`` if there is one, and the name of the accountant that gave it.
 
     With a ``vocabulary`` (sigma, delta of the floor) one Gaussian mechanism of sensitivity 1 comes before the steps,
     and both share the delta that its floor leaves. Where RDP's bound is over `LOOSE`, it is returned in place of PRV's,
@@ -472,16 +475,15 @@ def cost_of(
 def _mechanisms(
     sample_rate: float, noise_multiplier: float, num_steps: int, vocabulary: tuple[float, float] | None
 ) -> list[tuple[float, float, int]]:
-    """Return the mechanisms whose privacy costs are composed, as (noise multiplier, sample rate, number of steps): the
-    private vocabulary, if there is one, and the training steps.
-    """
+    """Return the Gaussian mechanisms whose privacy costs are composed, each as (noise multiplier, sample rate, number
+    of steps): the private ``vocabulary``, if there is one, and the training steps."""
     steps = [(noise_multiplier, sample_rate, num_steps)] if num_steps else []
     return steps if vocabulary is None else [(vocabulary[0], 1.0, 1), *steps]
 
 
 def _rdp_epsilon(history: list[tuple[float, float, int]], delta: float) -> float:
-    """Return the smaller of two epsilon bounds by Renyi divergences: Opacus' over its orders (Mironov et al. 2019), and
-    that of as many unsampled steps over all orders (Bun and Steinke 2016), which exists for every noise."""
+    """Return an upper bound on epsilon from Renyi divergences: the smaller of Opacus' bound with subsampling (Mironov
+    et al. 2019), which is missing for some noise levels, and a bound without subsampling (Bun and Steinke 2016)."""
     from opacus.accountants import RDPAccountant
 
     rho = sum(num_steps / 2 / noise / noise for noise, _, num_steps in history)
@@ -506,8 +508,8 @@ def _quiet() -> Iterator[None]:
 
 
 def default_delta(num_units: int) -> float:
-    """Return the largest power of ten that is at most 1 / (10 * units), so that several runs together stay below 1 /
-    units."""
+    """Return the default delta: the largest power of ten that is at most 1 / (10 * num_units), so that the deltas of
+    several trainings together stay below 1 / num_units."""
     return 10.0 ** -math.ceil(math.log10(10 * num_units) - 1e-12)
 
 
@@ -520,7 +522,8 @@ def _noise_for(
     accountant: str,
     vocabulary: tuple[float, float] | None = None,
 ) -> float:
-    """Return the noise multiplier for a target epsilon, by PRV or, outside its grid, by Renyi divergences."""
+    """Return the noise multiplier with which ``num_steps`` steps reach the target epsilon, by the PRV accountant or,
+    where its grid ends, by Renyi divergences."""
     from opacus.accountants.utils import get_noise_multiplier
 
     tolerance = _tolerance(epsilon)
@@ -586,7 +589,7 @@ def together(guarantees: Sequence[Guarantee]) -> Guarantee | None:
 
 
 def protects_nobody(guarantee: str) -> bool:
-    """Whether the epsilon in the sentence of a guarantee is above `MEANINGLESS`."""
+    """Whether the epsilon in the sentence of a guarantee is so large (above `MEANINGLESS`) that it protects nobody."""
     shown = parse_guarantee(guarantee)
     return shown is not None and shown[0] > MEANINGLESS
 

@@ -233,14 +233,14 @@ class RecipeChanges(Section):
     policy: Literal["all", "last", "cover", "paper"] | None = None
 
     def named(self, name: str) -> Recipe:
-        """Return the user-defined recipe as a `Recipe` of this name; raises the errors of :func:`custom_recipe`."""
+        """Return the recipe that these changes to the built-in recipe ``base`` make, under the given name; it raises
+        the errors of :func:`custom_recipe`."""
         given = self.model_dump(exclude={"base", *PROTECTION}, exclude_unset=True, exclude_none=True)
         return custom_recipe(name, self.base, given)
 
     def protection(self, policy: Policy) -> Policy:
-        """Return the job's protection ``policy`` with the k, n and kind of policy that this recipe sets in place of the
-        job's, validated again.
-        """
+        """Return the job's protection ``policy``, with k, n and kind of policy replaced where this recipe sets them;
+        the result is validated."""
         return type(policy)(**{**policy.model_dump(), **self.model_dump(include=PROTECTION, exclude_none=True)})
 
 
@@ -271,8 +271,8 @@ RECIPES: Mapping[str, Recipe] = {
 
 
 def get_recipe(name: str, *, also: Iterable[str] = ()) -> Recipe:
-    """Return a built-in recipe by name; the `PolicyError` for an unknown name lists the known ones, and those of
-    ``also``."""
+    """Return the built-in recipe of this name. The `PolicyError` for an unknown name lists the built-in names and those
+    in ``also``."""
     try:
         return RECIPES[name]
     except KeyError:
@@ -292,7 +292,8 @@ def at_epsilon(name: str, epsilon: float) -> str:
 
 
 def parted_name(name: str) -> tuple[str, float | None]:
-    """Split a name made by `at_epsilon` into (recipe name, epsilon); (the name itself, None) for any other."""
+    """Split the name of a training made by `at_epsilon`, such as "dp-mlm-epsilon-8", into recipe name and epsilon; any
+    other name is returned with None."""
     found = re.fullmatch(r"(.+)-epsilon-(\d+(?:\.\d+)?(?:e-?\d+)?)", name)
     return (name, None) if found is None else (found[1], float(found[2]))
 

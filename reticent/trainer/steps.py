@@ -53,7 +53,7 @@ class StepData(Protocol):
 
     @property
     def ledger(self) -> Ledger:
-        """Target counts of this step alone, to be added to the training's ledger when the step is taken."""
+        """Counts of prediction targets in this step; they are added to the training's ledger when the step is taken."""
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
@@ -114,17 +114,17 @@ class Step(Protocol):
         """Return the settings beyond `TrainConfig` that change the weights, as JSON values; None if there are none."""
 
     def prepare(self, model: PreTrainedModel, windows: Windows, kept: dict[str, str]) -> None:
-        """Bind the step to a model in train mode, on its device and with its adapters, and to ``kept``, the step's part
-        of the saved training state.
-
-        ``kept`` is this step's part of the saved state; it is filled if it is empty.
-        """
+        """Prepare to compute gradients of a model, which must be in train mode, on its device and with its adapters.
+        ``kept`` is this object's part of the saved training state: it is read when a training is resumed, otherwise
+        filled."""
 
     def wrap(self, optimizer: torch.optim.Optimizer) -> None:
-        """Attach the step to the optimizer that holds the trained weights of the model given to `prepare`."""
+        """Attach this object to the optimizer of the weights that are trained; `prepare` must have been called with
+        their model."""
 
     def plan_epoch(self, windows: Windows, make: MakeTargets, state: State) -> EpochPlan:
-        """Return the batches of epoch ``state.epoch`` still to be taken, without the first ``state.done`` steps."""
+        """Return the remaining steps of epoch ``state.epoch``, after the first ``state.done``, with their batches;
+        ``make`` makes the inputs and labels of a batch."""
 
     def backward(self, data: Any, num_targets: float, step: int) -> list[torch.Tensor]:
         """Store the gradient of a step in ``.grad``, the same in every process; return the summed loss of each batch of
@@ -232,14 +232,15 @@ class Part:
 
     @property
     def seed(self) -> int:
-        """Seed of dropout, the same in every process and resumed training."""
+        """Seed for the dropout of this micro-batch; it does not change with the number of processes or when the
+        training is resumed."""
         seed, *others = self.counters
         return int(np.random.SeedSequence([seed & (2**64 - 1), *others]).generate_state(1, np.uint64)[0])
 
 
 def plan_steps(windows: Windows, config: TrainConfig, world: World, epoch: int) -> list[list[Part | None]]:
-    """Return this process's micro-batches for every step of an epoch, shuffled by (seed, epoch): one list per step, in
-    which None stands for a micro-batch without targets.
+    """Return the micro-batches that this process computes in an epoch, one list for each step, in an order drawn by
+    (seed, epoch). None stands for a micro-batch without targets, where other processes have one more.
 
     A step takes ``gradient_accumulation_steps * world.size`` batches in the order of the epoch and distributes them in
     turn. So two processes take the same steps as one process with twice the accumulation. In the last step some
@@ -317,7 +318,8 @@ def micro_batch(batch: Batch, targets: Targets, causal: bool, *, seed: int = 0) 
 
 
 def _packed_micro_batch(batch: Batch, targets: Targets, causal: bool, part: Part, windows: Windows) -> MicroBatch:
-    """Return a micro-batch in which several windows share a row."""
+    """Return a batch and its targets as a micro-batch in which several windows share a row (``part.rows`` has the row
+    of each), so that little is padded."""
     assert part.rows is not None
     lengths = batch.attention.sum(axis=1)
     laid = lay_out(

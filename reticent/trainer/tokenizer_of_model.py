@@ -24,7 +24,8 @@ PROBE = {"version": "1.0", "model": {"type": "BPE", "vocab": LETTERS, "merges": 
 
 
 def tokenizer_json_of(source: str | Path, *, tested: str | None = None) -> str:
-    """Return the ``tokenizer.json`` of a model folder or hub name, as text, tested unless its SHA-256 is ``tested``."""
+    """Return the text of the ``tokenizer.json`` of a model folder or hub name, after testing that the tokenizers
+    library can use it. The test is omitted if ``tested`` is the text's SHA-256."""
     file = Path(source) / "tokenizer.json"
     if file.is_file():
         return read_tokenizer_json(file, tested=tested)

@@ -112,7 +112,8 @@ class Windows:
         return len(self.starts)
 
     def epoch_order(self, batch_size: int, *, seed: int, epoch: int) -> list[np.ndarray]:
-        """Return the batches of one epoch as arrays of window numbers: shuffled, similar lengths together."""
+        """Return the batches of one epoch, each an array of window numbers, in an order drawn by (seed, epoch); windows
+        of similar length are in the same batch."""
         random = generator(seed, epoch)
         order = random.permutation(len(self))
         pool = batch_size * 64
