@@ -656,8 +656,8 @@ def write_failure(error: Exception) -> str:
 
 
 def _errno(error: Exception) -> int | None:
-    """Return the system's error number of an exception, read from its message if a Rust library only quotes it; None
-    without one."""
+    """Return the operating system's error number of an exception; for one of a Rust library, which has no number, it is
+    read from the message. None if there is no number."""
     if isinstance(error, OSError):
         return error.errno
     if isinstance(error, ReticentError):
@@ -721,7 +721,8 @@ def _recover(path: Path) -> None:
 
 
 def _free_backup_of(path: Path) -> Path:
-    """Return the backup path; `ArtifactError` if a foreign file is there (call `_recover` first)."""
+    """Return the path for a backup of the result at ``path``, at which no file exists; `ArtifactError` if a file of
+    somebody else is there. `_recover` must have been called before."""
     if os.path.lexists(backup := backup_of(path)):
         raise ArtifactError(f"{backup}: not ours, and in the place of a backup; move it away")
     return backup

@@ -190,7 +190,8 @@ class Section(BaseModel):
         return type(self)(**{**dict(self), **changes})
 
     def only(self, base_class: type[Part]) -> Part:
-        """Return the settings of the given base class alone, as an object of that class."""
+        """Return the settings that ``base_class`` defines, without those of this subclass, as an object of
+        ``base_class``."""
         return base_class(**{name: getattr(self, name) for name in base_class.model_fields})
 
     def all_values(self, without: Collection[str] = ()) -> dict[str, Any]:

@@ -319,7 +319,8 @@ class Corpus:
         return self._fingerprint
 
     def require_unchanged(self) -> None:
-        """Raise `CorpusError` if a file has changed since it was first read, so that passes would differ."""
+        """Raise `CorpusError` if a file has changed since it was first read, as results of several passes over the text
+        would not fit together."""
         if isinstance(self.source, Files):
             self.source.require_unchanged()
 

@@ -99,7 +99,7 @@ def mapped(work: Callable[[S], T], items: Sequence[S]) -> list[T]:
 
 
 def read_ahead(items: Iterator[T]) -> Iterator[T]:
-    """Yield the items of an iterator (which must not be None), while a thread fetches the next one."""
+    """Yield the items of an iterator, none of which may be None, while a thread fetches the next one."""
     with ThreadPoolExecutor(1) as pool:
         coming = pool.submit(next, items, None)
         while (item := coming.result()) is not None:

@@ -258,7 +258,8 @@ def differing_parts(one: str, other: str) -> list[str]:
 
 @lru_cache(maxsize=4)
 def _normal_parts(text: str) -> dict[str, Any]:
-    """Return the `PARTS` of a tokenizer as the library reads its JSON, with defaults filled in."""
+    """Return the parts of a tokenizer that determine how it tokenises texts (`PARTS`), by name, as the library reads
+    them from its JSON, with defaults filled in."""
     try:
         with panic_as_error("tokenizer.json"):
             content = parse_json(library_json(library_tokenizer(text)))

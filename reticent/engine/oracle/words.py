@@ -114,8 +114,8 @@ def words_of(text: str) -> list[str]:
 
 
 def word_bounds(text: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return start and end (exclusive) of each word, in characters, int64. Texts joined by newlines have the words that
-    each has alone."""
+    """Return start and end (exclusive) of each word, in characters, int64. Several texts may be joined by newlines: no
+    word spans two of them."""
     classes = text.translate(_TABLE)
     if "~" in classes:
         classes = _mark_ignorable(text, classes)

@@ -169,7 +169,7 @@ class FrameSource(_InMemory):
 
     @cached_property
     def _columns(self) -> dict[str, pa.ChunkedArray]:
-        """Columns by name, ready for reading: dictionaries of string views are cast, as Arrow cannot decode these."""
+        """Columns of the frame by name. Dictionary-encoded string views, which Arrow cannot decode, are converted."""
         columns = {}
         for name, column in zip(self.table.column_names, self.table.columns, strict=True):
             if pa.types.is_dictionary(column.type) and pa.types.is_string_view(column.type.value_type):
