@@ -238,7 +238,8 @@ class HeadsConfig(Section):
     @field_validator("num_shadows")
     @classmethod
     def _check_num_shadows(cls, num: int) -> int:
-        """Return the number of shadow models unchanged; raise `ValueError` for 2, which give no spread of scores."""
+        """Return the number of shadow models unchanged; raise `ValueError` for 2, with which every document is in the
+        training set of exactly one and the spread of its scores is unknown."""
         if num == 2:
             raise ValueError(
                 "num_shadows: with two, a document is in one of them, and no spread is known; give 4 or more"
@@ -317,7 +318,8 @@ class AuditConfig(Section):
     @field_validator("groups")
     @classmethod
     def _check_group_names(cls, groups: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the files of groups unchanged; raise `ValueError` if two have the same name without extension."""
+        """Return ``groups``, paths of files that each list the individuals of one group, unchanged; raise `ValueError`
+        if two files differ only in folder or extension, as groups are named after their files."""
         names = [PurePath(file).stem for file in groups]
         if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"two groups would be named {twice[0]}, as their files are; rename one of these")
@@ -577,8 +579,8 @@ class SubjectConfig(Section):
 
     @model_validator(mode="after")
     def _check_consistent(self) -> Self:
-        """Raise `ValueError` for contradictory settings of a model that was trained elsewhere, or unless exactly one of
-        ``members``, ``column`` and ``others`` says who it was trained on.
+        """Raise `ValueError` if these settings of a model that was trained elsewhere contradict each other. Exactly one
+        of ``members``, ``column`` and ``others`` must tell which individuals the model was trained on.
 
         The names of copies (``also``) must be valid, and the settings of an endpoint must go together.
         """
@@ -627,8 +629,8 @@ class VerdictConfig(Section):
     passages: float = Field(default=0.01, gt=0, le=1, description="one passage in a hundred comes back word for word")
 
     def of_access(self, model_access: str | None) -> Self:
-        """Return the settings restricted to the risks that an adversary with this access to the model (its weights,
-        say) poses. All risks stay if ``model_access`` is None or unknown."""
+        """Return a copy of the settings with only the risks that matter if others get this kind of access to the model
+        (such as its weights, or only its answers). All risks stay if ``model_access`` is None or unknown."""
         counted = {risk for who in ACCESS.get(model_access or "", ()) for risk in RISKS_OF[who]} or set(self.risks)
         return self.model_copy(update={"risks": tuple(risk for risk in self.risks if risk in counted)})
 

@@ -123,13 +123,13 @@ class _Estimates:
     found: dict[tuple[str, ...], tuple[CountedRate, np.ndarray]]
 
     def in_scope(self, scope: str) -> dict[str, CountedRate]:
-        """Return name -> rate of the rates whose full name (a tuple) begins with ``scope``, such as "covered"; the key
-        is the second part of that name."""
+        """Return the rates whose name is a tuple that begins with ``scope`` (such as "covered"), keyed by the second
+        part of their name."""
         return {name[1]: rate for name, (rate, _) in self.found.items() if name[0] == scope}
 
     def matches(self, *scope: str) -> MatchesOf:
-        """Return precision, recall and F1 for each kind of match (strict, relaxed, words), of the rates whose names
-        begin with ``scope``."""
+        """Return precision, recall and F1 of the rates whose names begin with ``scope``, for each way to match spans
+        (strict, relaxed, words)."""
         return MatchesOf(**{match: self._score_match(*scope, match) for match in MATCHES})
 
     def _score_match(self, *name: str) -> Matched:
@@ -200,8 +200,8 @@ def _score_detection(marks: Marks, is_chosen: np.ndarray, **bootstrap: Unpack[Bo
 def _iter_matches(
     marks: Marks, gold: LineSpans, found: LineSpans, category_codes: np.ndarray
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield (kind of match, gold items, detected items) for the kinds strict, relaxed and word. Items are spans or
-    words, as three arrays: individual, category, whether matched.
+    """Yield (way to match, gold items, detected items) for strict, relaxed and word matching. The items, spans or
+    words, are three arrays: individual, category, whether the other side has a match.
 
     Categories with the same number in ``category_codes`` count as one.
     """
@@ -248,8 +248,8 @@ def _codes_of_rows(tables: Sequence[tuple[np.ndarray, ...]]) -> list[np.ndarray]
 
 
 def _overlaps(spans: LineSpans, others: LineSpans, category_offsets: np.ndarray) -> np.ndarray:
-    """Return whether each span overlaps one of ``others`` in the same category, bool. ``category_offsets[c]`` is added
-    to positions in category c, so that those of different categories never overlap.
+    """Return whether each span overlaps one of ``others`` of the same category, bool. ``category_offsets`` has for each
+    category a number that is added to its character positions, so that spans of different categories never overlap.
 
     The number of overlaps of a span is the number of others that begin before its end, minus those that end before it
     begins.
@@ -264,8 +264,9 @@ def _overlaps(spans: LineSpans, others: LineSpans, category_offsets: np.ndarray)
 
 
 def _lies_in_longer(spans: LineSpans, category_offsets: np.ndarray) -> np.ndarray:
-    """Return whether each of these distinct spans lies inside a longer span of the same category, bool;
-    ``category_offsets`` as in `_overlaps`."""
+    """Return whether each of these distinct spans lies inside a longer span of the same category, bool.
+    ``category_offsets`` has for each category a number added to its character positions, which keeps categories apart.
+    """
     shift = category_offsets[spans.category] if len(spans) else np.empty(0, dtype=np.int64)
     start, end = spans.start + shift, spans.end + shift
     order = np.lexsort((-end, start))
@@ -278,8 +279,8 @@ def _lies_in_longer(spans: LineSpans, category_offsets: np.ndarray) -> np.ndarra
 def _labelled_words(
     spans: LineSpans, category_codes: np.ndarray, num_words: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return three arrays (key, document, category) with one entry for each distinct (word, category) that a span
-    touches; equal keys mean the same pair."""
+    """Return three arrays with one entry for each distinct pair of a word and a category whose span touches it: an
+    integer key of the pair, the word's document, the category."""
     lengths = spans.end_word - spans.first_word
     row = np.repeat(np.arange(len(spans)), lengths)
     begins = np.cumsum(lengths) - lengths

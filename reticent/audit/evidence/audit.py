@@ -72,8 +72,8 @@ class AuditEvidence:
 
     @property
     def over_households(self) -> Estimate | None:
-        """Of the AUCs of all membership attacks whose interval resamples households, the one with the most households;
-        None if all intervals resample individuals."""
+        """The AUC over the most households, among all membership attacks whose confidence interval resamples
+        households; None if all intervals resample individuals."""
         return over_households(attack for model in self.every_model for attack in model.membership.values())
 
     @property
@@ -97,13 +97,13 @@ def publish_audit(audit: AuditEvidence) -> AuditEvidence:
 
 
 def _number_trainings(audit: AuditEvidence) -> AuditEvidence:
-    """Return the audit with the trainings of each model numbered 1, 2, … in the field ``training``, which tells them
-    apart once seeds are removed."""
+    """Return the audit with the trainings of each model numbered 1, 2, … in the field ``training``. The numbers replace
+    the seeds, which are not published."""
     seeds: dict[str | None, dict[int, int]] = {}
 
     def numbered(rows: Sequence[Row]) -> list[Row]:
-        """Return the rows with their field ``training`` numbered by seed: 1 for the first seed of a model, then 2, and
-        so on."""
+        """Return the rows, each with a number in its field ``training`` that stands for its seed: 1 for the first seed
+        of a model, 2 for the next, and so on."""
         result = []
         for row in rows:
             if row.seed is not None:

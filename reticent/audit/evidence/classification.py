@@ -32,8 +32,8 @@ class ClassRow:
     individuals: Annotated[int | None, COUNT]
 
     def withhold_small_counts(self, raw: ClassRow, cell: int) -> ClassRow:
-        """Return the row as published: without the number of documents if they belong to fewer than ``cell``
-        individuals in ``raw``, the unpublished row."""
+        """Return a publishable copy of the results on one class: the number of documents is removed if fewer than
+        ``cell`` individuals wrote them. ``raw`` is the unpublished row."""
         few = raw.individuals is None or 0 < raw.individuals < cell
         return replace(self, documents=None) if few else self
 

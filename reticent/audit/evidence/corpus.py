@@ -19,8 +19,8 @@ class Curve:
 
 
 def thin_curve(curve: Curve, num: int, cell: int) -> Curve:
-    """Return a cumulative distribution over ``num`` individuals, thinned so that at least ``cell`` individuals lie
-    below, between and above its points."""
+    """Remove points from a cumulative distribution over ``num`` individuals until each step between neighbouring
+    points, and before the first and after the last, stands for at least ``cell`` individuals; return the new curve."""
     x, y, before = [], [], 0
     for at, share in zip(curve.x, curve.y, strict=True):
         count = round(share * num)
@@ -55,8 +55,8 @@ class NgramCounts:
     per_individual: Annotated[Curve | None, CURVE] = optional()
 
     def withhold_small_counts(self, raw: NgramCounts, cell: int) -> NgramCounts:
-        """Return the counts as published: without occurrences if fewer than ``cell`` distinct n-grams have them in
-        ``raw``, the unpublished counts."""
+        """Return publishable counts: the number of occurrences is removed if there are fewer than ``cell`` distinct
+        n-grams. ``raw`` has the unpublished counts."""
         few = raw.distinct is None or _is_few(raw.distinct, cell)
         return replace(self, occurrences=None, occurrences_direct=None) if few else self
 
@@ -81,8 +81,8 @@ class MarginRow:
     occurrences: Annotated[int | None, COUNT]
 
     def withhold_small_counts(self, raw: MarginRow, cell: int) -> MarginRow:
-        """Return the row as published: without the number of occurrences if fewer than ``cell`` distinct n-grams have
-        them in ``raw``, the unpublished row."""
+        """Return a publishable copy of the counts of n-grams that a given number of individuals use: the number of
+        occurrences is removed if there are fewer than ``cell`` such n-grams. ``raw`` is the unpublished row."""
         few = raw.distinct is None or _is_few(raw.distinct, cell)
         return replace(self, occurrences=None) if few else self
 
@@ -154,8 +154,8 @@ class CopiesSide:
     words_share: Annotated[float | None, TOTAL] = None
 
     def withhold_small_counts(self, raw: CopiesSide, cell: int) -> CopiesSide:
-        """Return the counts of copies as published: without their share of words if ``raw``, the unpublished counts,
-        has fewer than ``cell`` copied documents."""
+        """Return publishable counts of copied documents: their share of all words is removed if fewer than ``cell``
+        documents are copies. ``raw`` has the unpublished counts."""
         return replace(self, words_share=None) if _is_few(raw.documents, cell) else self
 
 
@@ -166,8 +166,8 @@ class ClustersSide(CopiesSide):
     clusters: Annotated[int | None, COUNT] = None
 
     def withhold_small_counts(self, raw: CopiesSide, cell: int) -> ClustersSide:
-        """Return the counts as published: all are None if the exact ones (``raw``) have fewer than ``cell`` documents
-        or clusters."""
+        """Return publishable counts of copied documents: all become None if there are fewer than ``cell`` such
+        documents, or clusters of them. ``raw`` has the unpublished counts."""
         assert isinstance(raw, ClustersSide)
         few = _is_few(raw.documents, cell) or _is_few(raw.clusters, cell)
         return replace(self, documents=None, clusters=None, words_share=None) if few else self
@@ -207,8 +207,8 @@ class LiftedWords:
     lifted_share: Annotated[float | None, TOTAL] = None
 
     def withhold_small_counts(self, raw: LiftedWords, cell: int) -> LiftedWords:
-        """Return the counts as published: without the share of words if ``raw``, the unpublished counts, has fewer than
-        ``cell`` words that only copies made common."""
+        """Return publishable counts of the words that only copied documents lift to k users: their share of all words
+        is removed if they are fewer than ``cell``. ``raw`` has the unpublished counts."""
         return replace(self, lifted_share=None) if _is_few(raw.lifted_words, cell) else self
 
 
@@ -291,8 +291,9 @@ class CorpusEvidence:
     num_individuals: Annotated[NumIndividuals, PARTS] = NumIndividuals()
 
     def withhold_small_counts(self, raw: CorpusEvidence, cell: int) -> CorpusEvidence:
-        """Return the corpus evidence as published: distributions over individuals of ``raw``, the unpublished evidence,
-        in steps of ``cell`` individuals or more, and no label that fewer than ``cell`` individuals have."""
+        """Return publishable corpus statistics: distributions over individuals in steps of at least ``cell``
+        individuals, and no detector label that fewer than ``cell`` individuals have. ``raw`` has the unpublished
+        statistics."""
         num = raw.num_individuals.members or 0
         own = raw.identifiers_per_individual
         rows = None
@@ -311,8 +312,8 @@ class CorpusEvidence:
 def _with_thinned_curves(
     row: IdentifiersByLength, raw: IdentifiersByLength, num: int, cell: int
 ) -> IdentifiersByLength:
-    """Return the published ``row`` with the per-individual distributions of ``raw``, the unpublished row, thinned to
-    steps of at least ``cell`` of ``num`` individuals."""
+    """Return ``row`` with the distributions over ``num`` individuals of the unpublished ``raw``, thinned so that each
+    step stands for at least ``cell`` individuals (see `thin_curve`)."""
     changed = {}
     for part in fields(row):
         before = getattr(raw, part.name)

@@ -66,12 +66,13 @@ class ModelUnderTest:
 
     @property
     def trained_epochs(self) -> float:
-        """Epochs that passed in the training."""
+        """Number of epochs that the training ran."""
         return self.epoch if self.epochs_passed is None else self.epochs_passed
 
     @property
     def kept_after(self) -> float:
-        """Epochs after which the model was kept."""
+        """Number of epochs after which the model's weights were saved: those of the best epoch, or of the last if none
+        was chosen."""
         return self.trained_epochs if self.best_epoch is None else min(self.best_epoch, self.trained_epochs)
 
 

@@ -79,8 +79,8 @@ class PassageRate(Excess):
     probability: Annotated[float | None, SETTING] = optional()
 
     def withhold_small_counts(self, raw: Excess, cell: int) -> PassageRate:
-        """Return the rate of reproduced passages as published: withheld or a bound if fewer than ``cell`` individuals
-        make it up; ``raw`` is the unpublished rate."""
+        """Return a publishable copy of the rate of reproduced passages: a bound, or nothing, if fewer than ``cell``
+        individuals are behind it. ``raw`` has the unpublished rate."""
         kept = Excess.withhold_small_counts(self.as_shares(cell), raw, cell)
         assert isinstance(kept, PassageRate)
         return kept
@@ -152,8 +152,8 @@ class GateResult:
     unit: Annotated[str | None, SETTING] = optional()
 
     def withhold_small_counts(self, raw: GateResult, cell: int) -> GateResult:
-        """Return the gate's result as published: with the upper bound and n of ``raw``, the unpublished result, unless
-        that n is from 1 to ``cell`` - 1."""
+        """Return a publishable copy of a gate's result: the upper bound and the number of individuals n are taken from
+        the unpublished ``raw``, unless n is from 1 to ``cell`` - 1."""
         return self if raw.n is not None and 0 < raw.n < cell else replace(self, n=raw.n, upper=raw.upper)
 
 

@@ -57,8 +57,8 @@ class InvertedKind:
     in_place: Annotated[InPlace | None, PARTS] = optional()
 
     def withhold_small_counts(self, raw: InvertedKind, cell: int) -> InvertedKind:
-        """Return the inversion results for one kind of identifier as published: a bound replaces a rate of fewer than
-        ``cell`` right or wrong targets. ``raw`` has the unpublished numbers of targets."""
+        """Return publishable results of inversion attacks on one kind of identifier: a rate becomes a bound if fewer
+        than ``cell`` guesses are right, or fewer are wrong. ``raw`` has the unpublished numbers of guesses."""
         every, ordinary, own = (
             found and _published_ranks(found, raw.num_targets, cell) for found in (self.all, self.ordinary, self.own)
         )
@@ -74,14 +74,14 @@ class InvertedKind:
 
 
 def _published_ranks(ranked: RankedCandidates, num_targets: Sides, cell: int) -> RankedCandidates:
-    """Return the ranking of true against other candidates with its top-1 rates in publishable form; see
-    `_publish_rates`."""
+    """Return how an inversion attack ranks the true identifier among candidates, with publishable rates of true
+    identifiers ranked first; see `_publish_rates`."""
     return replace(ranked, top1=_publish_rates(ranked.top1, num_targets, cell))
 
 
 def _publish_rates(sides: Excess, num_targets: Sides, cell: int) -> Excess:
-    """Return the rates of both sides as published: a bound replaces a rate with fewer than ``cell`` right or wrong
-    targets, and the difference is then withheld."""
+    """Return publishable rates of right guesses, of members and held-out individuals: a rate becomes a bound, and the
+    difference is removed, if fewer than ``cell`` guesses of a side are right, or fewer are wrong."""
     told = replace(
         sides,
         members=sides.members.as_share(num_targets.members, cell),

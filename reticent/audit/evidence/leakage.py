@@ -83,8 +83,8 @@ class Privacy:
     fold_spread: Annotated[float | None, TOTAL] = optional()
 
     def withhold_small_counts(self, raw: Privacy, cell: int) -> Privacy:
-        """Return this Privacy (1 - leak rate) as published: bounds replace rates from which a number of leaked
-        identifiers or individuals under ``cell`` could be derived."""
+        """Return a publishable copy of this Privacy (1 - leak rate): a rate becomes a bound if it would reveal that
+        fewer than ``cell`` identifiers leaked, or identifiers of fewer than ``cell`` individuals."""
         types, num_leaked = _bound_leaks(self.types, self.num_identifiers, self.num_leaked, cell)
         unseen, num_unseen = self.unseen, self.num_leaked_unseen
         if unseen is not None:
@@ -108,8 +108,8 @@ class NgramPrivacy(Estimate):
     num_leaked: Annotated[int | None, COUNT]
 
     def withhold_small_counts(self, raw: Estimate, cell: int) -> NgramPrivacy:
-        """Return this Privacy (1 - leak rate) as published: a lower bound if fewer than ``cell`` n-grams leaked.
-        ``raw`` is the unpublished rate."""
+        """Return a publishable copy of this Privacy (1 - leak rate): a lower bound if fewer than ``cell`` n-grams
+        leaked. ``raw`` has the unpublished rate."""
         kept = Estimate.withhold_small_counts(self, raw, cell)
         assert isinstance(kept, NgramPrivacy)
         types, num_leaked = _bound_leaks(kept, kept.num_identifiers, kept.num_leaked, cell)
@@ -133,14 +133,15 @@ class Unshared:
     num_unmatched: Annotated[int | None, COUNT]
 
     def withhold_small_counts(self, raw: Unshared, cell: int) -> Unshared:
-        """Return the rates as published: without their difference if the rate of either side is withheld or a bound."""
+        """Return publishable leak rates of identifiers that only members, or only held-out individuals, use: the
+        difference of the two rates is removed if either is withheld or only a bound."""
         sides = (self.members, self.heldout)
         return replace(self, excess=self.excess.withheld(cell)) if any(map(is_withheld, sides)) else self
 
     def beside(self, before_publication: tuple[tuple[Estimate, Estimate], ...], cell: int) -> Unshared:
-        """Return these rates over a subset of the identifiers, all withheld if subtraction from those over all would
-        reveal fewer than ``cell`` individuals; ``before_publication`` has each side's unpublished (rate over the
-        subset, over all)."""
+        """Return these leak rates (of a subset of the identifiers) if they can be published next to those of all
+        identifiers, else with their numbers removed: fewer than ``cell`` individuals could be found by subtraction.
+        ``before_publication`` has the unpublished (rate of the subset, rate of all) of each side."""
         known = [(own.n, of_all.n) for own, of_all in before_publication]
         if all(n is not None and m is not None and not (0 < n < cell or 0 < m - n < cell) for n, m in known):
             return self
@@ -149,7 +150,8 @@ class Unshared:
         )  # fmt: skip
 
     def as_shares(self, cell: int) -> Unshared:
-        """Return both rates as shares of individuals, with bounds in place of small counts; see `Estimate.as_share`."""
+        """Return both rates as publishable shares of individuals, with bounds in place of small counts; see
+        `Estimate.as_share`."""
         return replace(
             self,
             members=self.members.as_share(self.members.n, cell),
@@ -166,8 +168,8 @@ class ExcessOverSides:
     unshared: Annotated[Unshared | None, PARTS] = optional()
 
     def withhold_small_counts(self, raw: ExcessOverSides, cell: int) -> ExcessOverSides:
-        """Return the held-out rate and the members' excess over it as published: without the excess if the rate is
-        withheld or a bound. ``raw`` has the unpublished rates."""
+        """Return a publishable copy of the held-out rate and of the members' excess over it: the excess is removed if
+        the rate is withheld or only a bound. ``raw`` has the unpublished rates."""
         unshared = self.unshared
         if unshared and raw.unshared:
             unshared = unshared.beside(((raw.unshared.heldout, raw.heldout),), cell)
@@ -183,8 +185,8 @@ class CategoryPrivacy(NgramPrivacy):
     excess: Annotated[ExcessOverSides, PARTS]
 
     def withhold_small_counts(self, raw: Estimate, cell: int) -> CategoryPrivacy:
-        """Return the Privacy (1 - leak rate) of one category of identifiers as published: without the members' excess
-        leak rate if it is withheld or a bound. ``raw`` is the unpublished rate."""
+        """Return a publishable copy of the Privacy (1 - leak rate) of one category of identifiers. If it is withheld or
+        only a bound, the members' excess leak rate is removed too. ``raw`` has the unpublished rate."""
         kept = NgramPrivacy.withhold_small_counts(self, raw, cell)
         assert isinstance(kept, CategoryPrivacy)
         if kept.value is None or kept.bound is not None:
@@ -195,8 +197,8 @@ class CategoryPrivacy(NgramPrivacy):
 def _bound_leaks(
     privacy: Estimate, num_identifiers: int | None, num_leaked: int | None, cell: int
 ) -> tuple[Estimate, int | None]:
-    """Return (Privacy = 1 - leak rate, number of leaked identifiers) as published: Privacy is a lower bound if
-    ``num_leaked`` is withheld (None), and has no value if ``num_identifiers`` is."""
+    """Return publishable (Privacy = 1 - leak rate, number of leaked identifiers). Privacy becomes a lower bound if
+    ``num_leaked`` is None because it is too small to publish, and None if ``num_identifiers`` is."""
     if num_identifiers is None:
         return replace(privacy, value=None, low=None, high=None), None
     if num_leaked is None and privacy.value is not None:
@@ -205,7 +207,7 @@ def _bound_leaks(
 
 
 def is_withheld(rate: Estimate) -> bool:
-    """Return whether only a bound of a rate, or nothing, is published; its difference to another rate must then be
+    """Return whether a rate is published only as a bound, or not at all. Its difference to another rate must then be
     withheld too."""
     return rate.bound is not None or rate.n is None
 
@@ -225,8 +227,9 @@ class Excess:
     without_copies: Annotated[Estimate | None, TOGETHER] = optional()
 
     def withhold_small_counts(self, raw: Excess, cell: int) -> Excess:
-        """Return the rates as published, from the unpublished ``raw``: without a difference if either rate is withheld,
-        and without rates over subsets that would reveal fewer than ``cell`` individuals."""
+        """Return publishable rates of members and held-out individuals: their difference is removed if either rate is
+        withheld, and rates of a subset are if they would reveal fewer than ``cell`` individuals. ``raw`` has the
+        unpublished rates."""
         unshared = self.unshared
         if unshared and raw.unshared:
             sides = (raw.unshared.members, raw.members), (raw.unshared.heldout, raw.heldout)
@@ -246,7 +249,8 @@ class Excess:
         )
 
     def as_shares(self, cell: int) -> Excess:
-        """Return both rates as shares of individuals, with bounds in place of small counts; see `Estimate.as_share`."""
+        """Return both rates as publishable shares of individuals, with bounds in place of small counts; see
+        `Estimate.as_share`."""
         return replace(
             self,
             members=self.members.as_share(self.members.n, cell),
@@ -261,8 +265,8 @@ class Exposed(Excess):
     emits."""
 
     def withhold_small_counts(self, raw: Excess, cell: int) -> Exposed:
-        """Return the shares of individuals as published: withheld or a bound if fewer than ``cell`` individuals, or all
-        but fewer, make one up. ``raw`` has the unpublished shares."""
+        """Return publishable shares of individuals of whom an identifier leaked: a share becomes a bound if fewer than
+        ``cell`` individuals had a leak, or fewer had none. ``raw`` has the unpublished shares."""
         kept = Excess.withhold_small_counts(self.as_shares(cell), raw, cell)
         assert isinstance(kept, Exposed)
         return kept
@@ -277,7 +281,8 @@ class Gap:
     gap: Annotated[Estimate, OVER_INDIVIDUALS]
 
     def withhold_small_counts(self, raw: Gap, cell: int) -> Gap:
-        """Return the means of both sides as published: without their difference if either mean is withheld."""
+        """Return publishable means of members and held-out individuals: their difference is removed if either mean is
+        withheld."""
         return (
             replace(self, gap=self.gap.withheld(cell)) if any(map(is_withheld, (self.members, self.heldout))) else self
         )
@@ -312,8 +317,8 @@ class Calls:
     f1: Annotated[Estimate, OVER_INDIVIDUALS]
 
     def withhold_small_counts(self, raw: Calls, cell: int) -> Calls:
-        """Return precision, recall and F1 as published: all bounds if fewer than ``cell`` members are declared members,
-        or all but fewer."""
+        """Return publishable precision, recall and F1 of declaring individuals members: all become bounds if fewer than
+        ``cell`` members are declared members, or fewer are not."""
         # If the number of calls is 0 or withheld, the small cell itself bounds the calls from above.
         members, called = self.recall.n, self.precision.n or cell
         if self.recall.value is None or not members:

@@ -53,8 +53,8 @@ class Told:
     p_value: Annotated[float | None, PRIVATE] = None
 
     def withhold_small_counts(self, raw: Told, cell: int) -> Told:
-        """Return the share of members that an attack identifies as published: withheld or a bound if fewer than
-        ``cell`` members, or all but fewer, make it up. ``raw`` has the unpublished share."""
+        """Return a publishable share of members whom an attack identifies: a bound, or nothing, if fewer than ``cell``
+        members are identified, or fewer are not. ``raw`` has the unpublished share."""
         if raw.rate is None:
             return self
         closed = raw.rate.withhold_small_counts(raw.rate, cell)
@@ -102,8 +102,8 @@ class MeasuredAttack:
     told: Annotated[Told | None, PARTS] = optional()
 
     def withhold_small_counts(self, raw: MeasuredAttack, cell: int) -> MeasuredAttack:
-        """Return the attack's result as published, from the unpublished ``raw``: ROC points, rates and subgroups of
-        fewer than ``cell`` individuals are removed or become bounds."""
+        """Return a publishable copy of the attack's result: points of the ROC curve, rates and subgroups that stand for
+        fewer than ``cell`` individuals are removed or become bounds. ``raw`` is the unpublished result."""
         if not are_enough(raw, cell):
             return self
         rates = None
@@ -121,8 +121,8 @@ class MeasuredAttack:
         )
 
     def _publish_tpr(self, tpr: Estimate, cell: int) -> Estimate:
-        """Return a true-positive rate as published: a bound if fewer than ``cell`` members, or all but fewer, are
-        found; withheld if fewer than ``cell`` were attacked."""
+        """Return a publishable true-positive rate: a bound if fewer than ``cell`` members are found, or fewer are not;
+        nothing if fewer than ``cell`` were attacked."""
         return (tpr.withheld(cell) if 0 < (tpr.n or 0) < cell else tpr).as_share(self.num_members, cell)
 
 
@@ -147,8 +147,8 @@ class KindAttack:
     told: Annotated[Told | None, PARTS] = optional()
 
     def withhold_small_counts(self, raw: KindAttack, cell: int) -> KindAttack:
-        """Return the attack's result as published, from the unpublished ``raw``: no numbers if fewer than ``cell``
-        members or non-members were attacked, bounds for rates of few."""
+        """Return a publishable copy of the result of an attack by one kind of word: no numbers if fewer than ``cell``
+        members or non-members were attacked, and bounds in place of small rates. ``raw`` is the unpublished result."""
         if not are_enough(raw, cell):
             return replace(self, auc=self.auc.withheld(cell), over_base=None, auc_in_turn=None, told=None)
         tpr = raw.tpr and raw.tpr.as_share(raw.num_members, cell)
@@ -216,8 +216,8 @@ class GroupMembership:
     p_value: Annotated[float | None, TOGETHER] = optional()
 
     def withhold_small_counts(self, raw: GroupMembership, cell: int) -> GroupMembership:
-        """Return the result on a group as published: without numbers if fewer than ``cell`` of its members or
-        non-members were attacked in ``raw``, the unpublished result."""
+        """Return a publishable copy of the attacks' result on a group of individuals: no numbers if fewer than ``cell``
+        of its members or non-members were attacked. ``raw`` is the unpublished result."""
         if not are_enough(raw, cell):
             return replace(self, attack=None, auc=None, p_value=None)
         return replace(self, p_value=raw.p_value)
@@ -247,8 +247,8 @@ class Blind:
 
 
 def over_households(attacks: Iterable[MeasuredAttack]) -> Estimate | None:
-    """Of these attacks' AUCs whose interval resamples households, return the one with the most households; None if all
-    intervals resample individuals."""
+    """Return the AUC over the most households, among these attacks' AUCs whose confidence interval resamples
+    households; None if all resample individuals."""
     areas = (attack.auc for attack in attacks if attack.auc.num_households)
     return max(areas, key=lambda auc: auc.num_households or 0, default=None)
 
@@ -256,14 +256,14 @@ def over_households(attacks: Iterable[MeasuredAttack]) -> Estimate | None:
 def are_enough(
     measured: MeasuredAttack | Matched | WorstSubgroup | Blind | KindAttack | GroupMembership, cell: int
 ) -> bool:
-    """Return whether at least ``cell`` members and ``cell`` non-members were measured; a withheld number counts as
-    fewer."""
+    """Return whether at least ``cell`` members and ``cell`` non-members were attacked; a number that is withheld (None)
+    counts as 0."""
     return min(measured.num_members or 0, measured.num_nonmembers or 0) >= cell
 
 
 def _publish_auc_without_copies(unpublished: MeasuredAttack | KindAttack, cell: int) -> Estimate | None:
-    """Return the AUC without held-out individuals who hold near-copies of members' documents as published: withheld if
-    fewer than ``cell`` individuals were left out, or remain on a side."""
+    """Return the publishable AUC of an attack after held-out individuals with near-copies of members' documents were
+    removed: without numbers if fewer than ``cell`` individuals were removed, or fewer held-out ones remain."""
     found = unpublished.auc_without_copies
     if found is None or found.n is None:
         return found
@@ -273,8 +273,8 @@ def _publish_auc_without_copies(unpublished: MeasuredAttack | KindAttack, cell: 
 
 
 def _is_subset_small(all_attacked: MeasuredAttack, subset: Matched, cell: int) -> bool:
-    """Return whether the results on all attacked and on a ``subset`` of them together reveal fewer than ``cell``
-    members or non-members, in the subset or outside it."""
+    """Return whether fewer than ``cell`` members or non-members are in the ``subset``, or in the rest of those
+    attacked, so that the results on both may not be published together."""
     sides = (all_attacked.num_members, subset.num_members), (all_attacked.num_nonmembers, subset.num_nonmembers)
     return not are_enough(subset, cell) or any(0 < (of or 0) - (own or 0) < cell for of, own in sides)
 

@@ -119,8 +119,8 @@ class ModelEvidence:
         return not self.protects and self.start in ("base", *PLAIN)
 
     def withhold_small_counts(self, raw: ModelEvidence, cell: int) -> ModelEvidence:
-        """Return the model's evidence as published: without attacks on fewer than ``cell`` members or non-members in
-        ``raw``, the unpublished evidence, and without their intervals."""
+        """Return a publishable copy of the model's evidence: attacks on fewer than ``cell`` members or non-members are
+        removed, with their intervals. ``raw`` is the unpublished evidence."""
         attacks = {
             name: attack
             for (name, attack), measured in zip(self.membership.items(), raw.membership.values(), strict=True)

@@ -36,13 +36,14 @@ class RiskResult:
 
     @property
     def deciding_threshold(self) -> float:
-        """Upper limit for the figure that decides the risk: the figure's own if it has one, else that of the risk."""
+        """Upper limit that the deciding figure of this risk was compared with: the figure's own if it has one, else the
+        limit of the risk."""
         return self.at_most if self.number_at_most is None else self.number_at_most
 
     @property
     def differs_in_threshold(self) -> bool:
-        """Whether the figure that decides the risk has an upper limit of its own, which may be in another unit than
-        that of the risk."""
+        """Whether the deciding figure of this risk was compared with a limit of its own, which may be in another unit,
+        instead of the limit of the risk."""
         return self.deciding_threshold != self.at_most
 
 

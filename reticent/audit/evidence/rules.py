@@ -50,8 +50,8 @@ def _publish_nested(value: Any, cell: int) -> Any:
 
 
 def _empty_lists(evidence: Any, cell: int) -> Any:
-    """Return [] for a list, and an evidence object, or each in a mapping, with every field emptied: evidence whose list
-    entries must not be published."""
+    """Return evidence without the contents of its lists, which must not be published: [] for a list, an object with []
+    in every field for an evidence object, and the same for each value of a mapping."""
     if evidence is None or isinstance(evidence, list):
         return None if evidence is None else []
     if isinstance(evidence, Mapping):
@@ -89,7 +89,7 @@ class Settings:
     kind: type[Section]
 
     def published(self, value: Any, cell: int) -> Any:
-        """Return the publishable settings as a mapping; of a path only the file name stays."""
+        """Return the settings that may be published as a mapping; a path is cut to its file name."""
         return PATH.published(self.kind.published(value)[0], cell)
 
 
@@ -153,7 +153,7 @@ def without_claims(value: Any) -> Any:
 
 
 def without_folders(value: Any) -> Any:
-    """Return a nested value with every path in it cut to its last part.
+    """Return nested settings (mappings, lists, strings) with every path in them cut to its last part.
 
     A name on the hub looks like a relative path and is shortened in the same way.
     """

@@ -30,20 +30,20 @@ class SampledIdentifiers:
     individuals_found: Annotated[int | None, PRIVATE]
 
     def withhold_small_counts(self, raw: SampledIdentifiers, cell: int) -> SampledIdentifiers:
-        """Return recall and the number of missed identifiers as published: bounds if ``raw``, the unpublished figures,
-        counts 1 to ``cell`` - 1 individuals with a missed, or with a found, identifier."""
+        """Return publishable recall and number of missed identifiers: bounds if identifiers were missed, or found, in
+        only 1 to ``cell`` - 1 individuals. ``raw`` has the unpublished figures."""
         if self.recall.value is None:  # withheld, or nothing was measured
             return replace(self, unprotected=self.unprotected.withheld(cell)) if raw.recall.n else self
         return self.as_bounds(raw) if raw.is_few(cell) else self
 
     def is_few(self, cell: int) -> bool:
-        """Return whether 1 to ``cell`` - 1 sampled individuals have a missed identifier, or a found one; False for
+        """Return whether identifiers were missed, or found, in only 1 to ``cell`` - 1 sampled individuals; False for
         published figures, which lack these counts."""
         return any(0 < (count or 0) < cell for count in (self.individuals_missed, self.individuals_found))
 
     def as_bounds(self, unpublished: SampledIdentifiers) -> SampledIdentifiers:
-        """Return these published figures with bounds for the recall and the number of missed identifiers, taken from
-        the interval ends of ``unpublished`` and rounded outwards to hide exact numbers."""
+        """Return these figures with bounds in place of the recall and of the number of missed identifiers: the ends of
+        their confidence intervals in ``unpublished``, rounded outwards."""
         most = _rounded_up(unpublished.unprotected.high or 0.0)
         if (unpublished.recall.value or 0.0) < 0.5:
             recall = self.recall.bounded(math.ceil((unpublished.recall.high or 0.0) * 100) / 100, "below")
@@ -94,15 +94,15 @@ class SampledRecall:
 
     @property
     def rows_over_few(self) -> dict[str, int]:
-        """Categories whose recall rests on fewer than 20 sampled individuals, with that number of individuals; "all"
-        stands for all categories together."""
+        """Number of sampled individuals behind the recall of each category of identifiers, for categories with fewer
+        than 20; "all" stands for all categories together."""
         rows = {"all": self.overall, **self.categories}
         numbers = {name: row.recall.n for name, row in rows.items() if row.recall.value is not None}
         return {name: n for name, n in numbers.items() if n is not None and n < FEW_INDIVIDUALS}
 
     def withhold_small_counts(self, raw: SampledRecall, cell: int) -> SampledRecall:
-        """Return the recall by category as published: bounds for categories with few individuals in ``raw``, the
-        unpublished recall, and for further ones from which subtraction would reveal those.
+        """Return publishable recall by category: bounds for categories with few individuals, and for further ones if
+        those could be found by subtraction from the total. ``raw`` has the unpublished recall.
 
         Small categories are bounded together with the next larger ones, as the overall number minus the exact ones
         would reveal them. Without larger ones, the overall number is a bound too.
@@ -130,6 +130,6 @@ class SampledRecall:
 
 
 def _is_withheld(row: SampledIdentifiers, cell: int) -> bool:
-    """Return whether 1 to ``cell`` - 1 sampled individuals have an identifier of this category, so that none of its
-    numbers is published."""
+    """Return whether only 1 to ``cell`` - 1 sampled individuals have an identifier of this category, so that none of
+    its numbers is published."""
     return row.individuals_missed is not None and 0 < (row.recall.n or 0) < cell

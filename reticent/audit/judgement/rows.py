@@ -155,8 +155,8 @@ class Number(NamedTuple):
     missing: str | None = None
 
     def valid_for(self, model: ModelEvidence) -> Number:
-        """Return this figure, marked invalid, doubtful or missing if it proves nothing on this model: members and
-        others differ without any model, in a given split or by a fault of the run; or an encoder predicts no words.
+        """Return this figure with a note if it proves nothing about the model, because members and held-out individuals
+        differ even without a model (in a given split, or by a fault of the run), or an encoder predicts no words.
 
         Numbers by shadow models, and whole passages, do not depend on a given split; canaries were drawn apart from it.
         """
@@ -168,15 +168,13 @@ class Number(NamedTuple):
         return number._replace(invalid=self.invalid or model.sides_differ)
 
     def is_found(self, estimate: Estimate | None) -> bool:
-        """Return whether ``estimate``, this figure's or its mirror image, measurably lies above its value for a model
-        that leaks nothing. Over few people only an exact test can say so.
-        """
+        """Return whether a leak is measured: ``estimate``, of this figure or mirrored at 0.5, lies above the value of a
+        model that leaks nothing with its whole interval. Over few people an exact test decides instead."""
         return self.is_shown if self.by_test_alone else bool(is_over(estimate, self.null))
 
     @property
     def of(self) -> tuple[str, About]:
-        """Key of this figure, (description, labels), by which the same figure of another model is found for
-        comparison."""
+        """Key of this figure, (description, labels), by which the same figure of another model is looked up."""
         return self.what, self.about
 
 
@@ -257,8 +255,8 @@ EXPOSED_AT_MOST = 0.05
 def _rate_numbers(
     description: str, rates: Excess, labels: About = About(), *, beside_base: bool = False
 ) -> Iterator[Number]:
-    """Yield the figures to judge of one rate, members' minus held-out individuals': over all items, over items of one
-    side only, and without held-out individuals who hold near-copies."""
+    """Yield the figures to judge of a leak rate, each members' rate minus that of held-out individuals: over all items,
+    over items that only one side has, and without held-out individuals who hold near-copies."""
     fewest = min(rates.members.n or 0, rates.heldout.n or 0)
     own = Number(description, rates.excess, about=labels, fewest=fewest, beside_base=beside_base)
     yield own
@@ -283,16 +281,16 @@ def _rate_numbers(
 
 
 def _with_n_of_all(over_subset: Estimate, over_all: Estimate) -> Estimate:
-    """Return the estimate over a subset of the items; if the subset is empty, with the ``n`` of all items, so that the
-    reason given is "too few" rather than "not measured"."""
+    """Return the estimate over a subset of the items. If the subset is empty, its ``n`` becomes that of all items, so
+    that the reason stated later is "too few" and not "not measured"."""
     return (
         replace(over_subset, n=over_all.n) if over_subset.value is None and over_all.value is not None else over_subset
     )
 
 
 def _subset_name(labels: About, subset: str) -> str:
-    """Return the label of a subset of the items, after the kind of identifiers that ``labels`` names, if any (such as
-    "direct")."""
+    """Return the label of a subset of the identifiers: its name, preceded by the kind of identifier in ``labels`` (such
+    as "direct"), if any."""
     return f"{labels.part}, {subset}" if labels.part else subset
 
 
@@ -324,8 +322,8 @@ def _emission_numbers(subject: Subject) -> Iterator[Number]:
 
 
 def _position_numbers(description: str, in_place: InPlace, *, beside_base: bool) -> Iterator[Number]:
-    """Yield the figures on identifiers at their own position in a document: how often the model ranks the true one
-    above decoys, and how often a number of draws hit it."""
+    """Yield the figures on identifiers at the position where they occur in a document: how often the model finds the
+    true one likelier than decoys, and how often it is among a number of draws from the model."""
     told = f"{description} likelier in their place than decoys"
     yield from _rate_numbers(told, in_place.ranked.top1, beside_base=beside_base)
     if in_place.own:
@@ -376,8 +374,8 @@ PLACEBO, CUES = (
 
 
 def _diagnosis_numbers(found: Ladder) -> Iterator[Number]:
-    """Yield the figures on inferred diagnoses and on fragments repeated verbatim, by what the adversary knows. One is
-    invalid if its control (placebo, cues alone) lies measurably above 0, doubtful if below."""
+    """Yield the figures on inferred diagnoses and on text fragments repeated verbatim, one for each degree of the
+    adversary's knowledge. A figure is invalid if its control lies measurably above 0, doubtful if below."""
     for words, cells in (("sensitive diagnoses", found.sensitive), ("other conditions", found.other)):
         for rung, cell in cells.items():
             controls = (cell.placebo, PLACEBO), (cell.cue_only, CUES), (cell.out_shadows, CUES)
@@ -455,8 +453,8 @@ def _identifying_word_numbers(subject: Subject) -> Iterator[Number]:
 
 
 def _threshold_attacks(model: ModelEvidence) -> dict[str, KindAttack]:
-    """Return description -> result of those attacks that exploit the protection threshold k (words that fewer than k
-    individuals use are never targets) and were made."""
+    """Return description -> result of the attacks that exploit the protection threshold k (a word used by fewer than k
+    individuals is never a prediction target), those left out that were not made."""
     found = model.threshold
     ways = {
         "membership by words at the threshold, in texts of others": found.at_threshold,
@@ -495,8 +493,8 @@ class _Exposed(NamedTuple):
 
 
 def _whole_text_titles(model: ModelEvidence) -> tuple[str, ...]:
-    """Return the descriptions under which attacks on the whole text of this model are judged: a second one if its
-    prediction targets are the whole text too."""
+    """Return the descriptions under which attacks on the model's whole text are judged: a second one if all its tokens
+    are prediction targets, because the attacks on its targets are then the same."""
     if model.start is not None:
         return (BY_LABELS,)
     kinds = model.by_kind or {}
@@ -504,8 +502,8 @@ def _whole_text_titles(model: ModelEvidence) -> tuple[str, ...]:
 
 
 def _exposed_results(subject: Subject, kinds_of_words: Sequence[str], whole: bool) -> Iterator[_Exposed]:
-    """Yield each attack's result on the members it identifies surely: attacks by these kinds of words, and those on the
-    whole text if ``whole``, else those that exploit the threshold k."""
+    """Yield for each attack the share of members that it identifies at a low false-positive rate: attacks by the given
+    kinds of words and, if ``whole``, by the whole text, else those that exploit the protection threshold k."""
     model, of_kinds = subject.model, subject.model.by_kind or {}
     for name, attack in model.membership.items() if whole else ():
         for way in _whole_text_titles(model):
@@ -524,8 +522,9 @@ def _exposed_results(subject: Subject, kinds_of_words: Sequence[str], whole: boo
 
 
 def _exposed_members(subject: Subject, kinds_of_words: Sequence[str], whole: bool = False) -> Iterator[Number]:
-    """Yield for each attack the share of members that it identifies at a low false-positive rate. The attacks are those
-    by these kinds of words and, if ``whole``, on the whole text, else at the threshold k.
+    """Yield for each attack the share of members that it identifies at a low false-positive rate, as a figure to judge:
+    attacks by the given kinds of words and, if ``whole``, by the whole text, else those that exploit the protection
+    threshold k.
 
     Over few individuals no share is within. It is beyond if an exact test, corrected for all attacks, shows that so
     many members above every other are no chance.
@@ -582,8 +581,9 @@ def _individual_numbers(subject: Subject) -> Iterator[Number]:
 def _kind_numbers(
     subject: Subject, kind: KindMembership, description: str, attack_names: Sequence[str] | None = None
 ) -> Iterator[Number]:
-    """Yield the figures (AUCs) of the attacks by one kind of word, all or those in ``attack_names``. Those without
-    shadow models are invalid if the two sides of a given split differ without the model."""
+    """Yield the AUCs, as figures to judge, of the attacks by one kind of word: all attacks, or those in
+    ``attack_names``. An AUC of an attack without shadow models is invalid if the given members and others differ even
+    without the model."""
     for name, attack in kind.attacks.items():
         if attack_names is None or name in attack_names:
             by_shadows = name in KIND_SHADOWS
@@ -607,14 +607,14 @@ def _passage_numbers(subject: Subject) -> Iterator[Number]:
 
 
 def why_no_whole(passages: Passages) -> str:
-    """Return why the share of individuals of whom a whole passage is extracted could not be measured."""
+    """Return the reason why it was not measured of how many individuals the model reproduces a whole passage."""
     asked = passages.settings is not None and passages.settings.suffix_tokens >= WHOLE_PASSAGE
     return NO_BASE_PASSAGES if asked else NO_WHOLE_PASSAGES
 
 
 def _passage_share(shares: Exposed, asks_every_member: bool, split_given: bool | None) -> Number:
-    """Return the figure to judge for the share of members of whom a whole passage was extracted; ``shares`` has that
-    share of members and of held-out individuals.
+    """Return the figure to judge for the share of members of whom the model reproduced a whole passage. ``shares`` has
+    this share of members and of held-out individuals.
 
     One member is beyond the threshold if there is no such held-out individual; else the difference must lie over 0 with
     its whole interval. Where a list was given, Fisher's exact test of both shares decides. Zero of all members is an
@@ -634,9 +634,8 @@ def _passage_share(shares: Exposed, asks_every_member: bool, split_given: bool |
 
 
 def _chance_of_shares(members: Estimate, others: Estimate) -> float:
-    """Return the p-value of Fisher's exact test, one-sided, that the share of members is no larger than that of others;
-    of households, counts are rounded against the members.
-    """
+    """Return the p-value of a one-sided Fisher's exact test that the members' share exceeds the others' by chance.
+    Counts of households are rounded so that the p-value is never too small."""
     from scipy import stats
 
     sizes = members.num_resampled, others.num_resampled
@@ -655,8 +654,8 @@ NUM_AREAS, USUAL_RATE = 10, 0.05
 
 
 def _fewest_by_rate(threshold: float) -> tuple[int, int]:
-    """Return the fewest (members, held-out individuals) with which the 95 % interval of a difference of two rates has a
-    half width of at most ``threshold``.
+    """Return the fewest (members, held-out individuals) needed for a 95 % interval, of the difference of their two
+    rates, that extends at most ``threshold`` to each side.
 
     Both rates are taken to be `USUAL_RATE`.
     """
@@ -666,8 +665,8 @@ def _fewest_by_rate(threshold: float) -> tuple[int, int]:
 
 
 def _fewest_by_area(threshold: float) -> tuple[int, int]:
-    """Return the fewest (members, held-out individuals) with which the interval of an AUC of 0.5 ends below
-    ``threshold`` and a true-positive rate at 1 % false positives can be measured.
+    """Return the fewest (members, held-out individuals) needed for an AUC of 0.5 to have an interval that ends below
+    ``threshold``, and for a true-positive rate at 1 % false positives.
 
     It is one of `NUM_AREAS` simultaneous AUCs.
     """
@@ -677,8 +676,8 @@ def _fewest_by_area(threshold: float) -> tuple[int, int]:
 
 
 def _fewest_by_none(threshold: float) -> tuple[int, int]:
-    """Return the fewest (members, held-out individuals) with which zero events have a Clopper-Pearson upper bound of at
-    most ``threshold``."""
+    """Return the fewest (members, held-out individuals) needed for a count of zero to have a Clopper-Pearson upper
+    bound of at most ``threshold``."""
     n = math.ceil(math.log((1 - LEVEL) / 2) / math.log(1 - min(threshold, 0.999)))
     return n, n
 
@@ -764,14 +763,14 @@ RISKS: Mapping[str, Risk] = MappingProxyType(
 
 
 def advice(risk: str, model: ModelEvidence, recipe: Recipe | None) -> str:
-    """Return, as a sentence, how this risk of a model can be lowered; for a classifier or a tagger always how
-    membership can be."""
+    """Return a sentence on how this risk of a model can be lowered. For a classifier or a tagger it is always the
+    advice against membership inference."""
     return RISKS[risk].advice(recipe) if model.start is None else RISKS["individual"].lowered_by
 
 
 def _excess_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
-    """Yield the figures that a gate (a limit set by the job) on excess leakage checks in the model ``own``: members'
-    leak rate minus that of held-out individuals."""
+    """Yield the figures on excess leakage, members' leak rate minus that of held-out individuals, that a gate (a limit
+    set by the job) checks in the model ``own``."""
     sides, about = (own.model.excess or {}).get(gate.part), About(part=gate.part)
     if sides:
         yield from _rate_numbers("excess leakage", sides, about)
@@ -804,15 +803,15 @@ def _tpr_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Num
 
 
 def _attribute_gate(_: GateConfig, own: Subject, __: Subject | None) -> Iterator[Number]:
-    """Yield the figures on inferred attributes of the model ``own``, to be checked against the gate's limit instead of
-    their own."""
+    """Yield the figures on inferred attributes (such as age or sex) that a gate (a limit set by the job) checks in the
+    model ``own``; the gate's limit replaces their usual one."""
     for number in _attribute_numbers(own.model.attributes or {}):
         yield number._replace(at_most=None, about=replace(number.about, part=number.what))
 
 
 def _extraction_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
-    """Yield the figures that a gate on extraction checks: the rate of passages that the model ``own`` completes,
-    members' minus held-out, at the longest prefix and most draws measured."""
+    """Yield the figures on extraction that a gate (a limit set by the job) checks in the model ``own``: the rate of
+    passages that it completes, members' minus held-out, with the longest prefix and the most draws."""
     passages = own.extracted.passages if own.extracted else None
     names = ("np_discoverable",) if gate.measure == "np_extraction" else ("k_extractable", "discoverable")
     rows = [r for r in (passages.rates if passages else ()) if r.measure in names and r.asked == "all"]
@@ -823,8 +822,8 @@ def _extraction_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Itera
 
 
 def _exposure_gate(gate: GateConfig, own: Subject, plain: Subject | None) -> Iterator[Number]:
-    """Yield the canary exposure, in bits, that a gate checks in the model ``own``, and whether an attack found the
-    control: unprotected canaries of this model or of ``plain``, its unprotected twin."""
+    """Yield the canary exposure, in bits, that a gate (a limit set by the job) checks in the model ``own``, with
+    whether unprotected canaries are detected in this model or in ``plain``, its unprotected twin, as they should be."""
     found = _canary_arm(own, gate.arm)
     # The missed arm of the same model is not protected. Without it, the control is the same arm of the plain twin.
     controls = [arm.excess_exposure for arm in (_canary_arm(own, "missed"), _canary_arm(plain, gate.arm)) if arm]
@@ -834,8 +833,8 @@ def _exposure_gate(gate: GateConfig, own: Subject, plain: Subject | None) -> Ite
 
 
 def _epsilon_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator[Number]:
-    """Yield the empirical epsilon, a lower bound, that a gate checks in the model ``own``: it can show a failure, and
-    passes only if it could have shown one."""
+    """Yield the empirical epsilon, a lower bound, that a gate (a limit set by the job) checks in the model ``own``. It
+    passes only if the canaries were enough to show an epsilon above the limit."""
 
     arm, estimate = _canary_arm(own, gate.arm), None
     if arm and arm.one_run.at_least is not None:
@@ -941,8 +940,8 @@ GATES: Mapping[str, Gate] = MappingProxyType(
 
 
 def orient_auc(auc: Estimate, twin_auc: Estimate | None) -> Estimate:
-    """Return an AUC so that a higher one means a larger leak: mirrored at 0.5 if members score lower in the unprotected
-    twin (``twin_auc``) or, where that tells nothing, in this model.
+    """Return an AUC oriented so that a higher one means a larger leak: replaced by 1 - AUC if members score lower in
+    the unprotected twin (``twin_auc``) or, if the twin's AUC shows no direction, in this model.
 
     The twin's interval, if it excludes chance, gives the direction. Otherwise, or if members measurably lie on the
     other side of it, the direction is chosen from the data, and the interval is widened for two tests.
@@ -1008,7 +1007,8 @@ BESIDE: Final = (
 
 
 def _check_measure(measure: str) -> str:
-    """Return ``measure``, what a gate limits, unchanged; raise `ValueError` for a name that is not in `GATES`."""
+    """Return ``measure``, the name of the quantity that a gate limits, unchanged; raise `ValueError` for a name that is
+    not in `GATES`."""
     if measure not in GATES:
         raise ValueError(f"expected one of {', '.join(GATES)}")
     return measure

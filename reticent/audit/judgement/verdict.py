@@ -115,8 +115,8 @@ Twins = Mapping[tuple[str, About], Number]
 
 
 def _unjudged_row(number: Number, controls: Sequence[Twins], threshold: float, *, strict: bool = False) -> Row:
-    """Return a figure as a row without an outcome: its estimate, oriented so that more is worse, and whether an
-    unprotected model in ``controls`` shows a leak by it (if ``strict``, one above the threshold)."""
+    """Return a figure as a row whose outcome is still open: its estimate, oriented so that higher is worse, and whether
+    the same figure of an unprotected model in ``controls`` shows a leak (if ``strict``, one above the threshold)."""
     twins = [twin for twin in (control.get(number.of) for control in controls) if twin]
     proofs = [(found, twin) for twin in twins if (found := twin.estimate)]
     estimate = number.estimate
@@ -338,8 +338,8 @@ def judge_risks(audit: AuditEvidence, config: VerdictConfig | None = None) -> Ri
 
 
 def outcomes_of(audit: AuditEvidence) -> list[KeptOutcome]:
-    """Return the outcome of every risk of every training whose model files have a digest, as records for later audits;
-    outcomes of earlier audits play no part."""
+    """Return the outcome of every risk of every training with a digest of its model files, as records that later audits
+    compare with. They do not depend on earlier audits."""
     config, alone = _verdict_config_of(audit), replace(_with_heads_as_models(audit), earlier=None)
     return [
         _judge_and_record(risk, alone.models[number], alone, config)
@@ -380,8 +380,8 @@ def _judge_and_record(risk: Risk, model: ModelEvidence, audit: AuditEvidence, co
 
 
 def _tested_names(number: Number) -> list[str]:
-    """Return the names (of the attack, of the words it uses) that a later audit must have measured too before its
-    outcome may replace the one that rests on this figure."""
+    """Return the names of the attack and the figure that a later audit must have measured too before its outcome may
+    replace an outcome that rests on this figure."""
     attack = number.about.attack
     return [number.what] if attack is None else [attack] if number.about.part else [attack, number.what]
 
@@ -389,8 +389,8 @@ def _tested_names(number: Number) -> list[str]:
 def _apply_earlier_audits(
     result: RiskResult, models: Sequence[ModelEvidence], audit: AuditEvidence, config: VerdictConfig
 ) -> tuple[RiskResult, list[str]]:
-    """Return (result, notes) of a risk after comparison with earlier audits of the same model files: "within" becomes
-    "not shown" while a worse earlier outcome is unexplained, and each worse one adds a note."""
+    """Compare a risk's result with earlier audits of the same model files; return (result, notes). "Within" becomes
+    "not shown" if an earlier audit found worse and nothing explains why; each worse outcome adds a note."""
     notes = []
     now = {model.digest: model for model in models}
     all_digests = {model.digest for model in audit.models}
@@ -442,8 +442,8 @@ def _limit_by_source(source_verdict: ModelRisks, copy_verdict: ModelRisks) -> Mo
 
 
 def _verdict_config_of(audit: AuditEvidence) -> VerdictConfig:
-    """Return the verdict settings of an audit, restricted to the risks from an adversary with the access to the model
-    that the dossier's settings name."""
+    """Return the verdict settings of an audit, restricted to the risks that matter with the access to the model that
+    the settings of the dossier name."""
     settings, dossier = audit.settings.get("verdict"), audit.settings.get("dossier")
     config = VerdictConfig(**settings) if isinstance(settings, Mapping) else VerdictConfig()
     return config.of_access(dossier.get("access") if isinstance(dossier, Mapping) else None)
@@ -464,8 +464,8 @@ def _last_indices(audit: AuditEvidence) -> dict[tuple[str | None, str, str], lis
 
 
 def _judge_model(numbers: Sequence[int], audit: AuditEvidence, config: VerdictConfig, cell: int) -> ModelRisks:
-    """Return the verdict on one recipe over its trainings, ``numbers`` (indices in ``audit.models`` of their last
-    checkpoints): each risk's worst outcome, the overall outcome, reason and advice."""
+    """Return the verdict on one recipe over its trainings with different seeds: each risk's worst outcome, the overall
+    outcome, reason and advice. ``numbers`` are the indices in ``audit.models`` of their last checkpoints."""
     first, results = audit.models[numbers[0]], []
     notes = [KNOWN_BASE] if _base_may_know_members(first, audit) else []
     notes += [THEIR_LIST] if is_elsewhere(audit) else []
@@ -561,8 +561,8 @@ def _judge_risk(risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: 
 
 
 def _num_rates(model: ModelEvidence, audit: AuditEvidence) -> int | None:
-    """Return the number of rates (not AUCs) that a model is judged by, for a Bonferroni correction; None if members
-    were drawn at random, which needs none."""
+    """Return how many rates (AUCs aside) a model with a given list of members is judged by, for a Bonferroni
+    correction; None if members were drawn at random, which needs no correction."""
     if not model.split_given:
         return None
     numbers = (number for risk in RISKS.values() for number in risk.numbers(_with_extraction(model, audit)))
@@ -570,8 +570,8 @@ def _num_rates(model: ModelEvidence, audit: AuditEvidence) -> int | None:
 
 
 def _widen_for_given_split(number: Number, estimate: Estimate, num_rates: int) -> Estimate:
-    """Return the estimate with a wider interval, for a model whose list of members was given, not drawn: chance then
-    takes any figure beyond its threshold at most as often as `FALSE_ALARM`.
+    """Return the estimate with a wider interval, for a model whose members were listed and not drawn at random: the
+    probability that any figure exceeds its threshold by chance is then at most `FALSE_ALARM`.
 
     Nothing verifies such a list. Half of the false alarms is reserved for exact tests; the areas of both membership
     risks, which are simultaneous already, and all rates share the other half.
@@ -583,8 +583,8 @@ def _widen_for_given_split(number: Number, estimate: Estimate, num_rates: int) -
 
 
 def _require_shadows(deciding_row: Row, rows: Sequence[Row]) -> Row:
-    """Return the row that decides a risk, with outcome "not shown" unless an attack with at least `MIN_SHADOWS` shadow
-    models is within the threshold too."""
+    """Return the row that decides a risk. Its outcome becomes "not shown" unless an attack with at least `MIN_SHADOWS`
+    shadow models was made and is within the threshold."""
     strong = [row for row in rows if (row.number.num_shadows or 0) >= MIN_SHADOWS]
     if any(row.outcome == WITHIN for row in strong):
         return deciding_row
@@ -592,8 +592,8 @@ def _require_shadows(deciding_row: Row, rows: Sequence[Row]) -> Row:
 
 
 def _deciding_row(rows: Sequence[Row]) -> Row | None:
-    """Return the row that decides a risk: the largest estimate among rows beyond the threshold, else among those that
-    may be beyond, else within, else any; None without rows."""
+    """Return the row that decides a risk: the one with the largest estimate among rows beyond the threshold; without
+    any, among undecided rows, then among rows within it, then among all. None without rows."""
     beyond = [row for row in rows if row.outcome == BEYOND]
     unsure = [
         row
@@ -690,8 +690,8 @@ def _base_may_know_members(model: ModelEvidence, audit: AuditEvidence) -> bool:
 
 
 def _control_models(model: ModelEvidence, audit: AuditEvidence) -> list[ModelEvidence]:
-    """Return the unprotected models in which attacks on this model should succeed: its twin, and plain models of the
-    same base trained at least `LONGER` times as long, or as long on repeated documents."""
+    """Return the unprotected models in which the attacks on this model should succeed: its twin, and models of the same
+    base that were trained at least `LONGER` times as long, or as long on repeated documents."""
     if is_elsewhere(audit):  # nothing is known of any training: no model of it is a control
         return []
     twin = _unprotected_twin(model, audit.models)
@@ -710,8 +710,8 @@ def _control_models(model: ModelEvidence, audit: AuditEvidence) -> list[ModelEvi
 
 
 def _judge_row(row: Row, has_twin: bool, base_knows: bool, cell: int, num_rates: int | None = None) -> Row:
-    """Return the row with outcome and reason. ``base_knows``: the base model may know the members; ``cell``: smallest
-    publishable count; ``num_rates``: from `_num_rates`, None for members drawn at random."""
+    """Return the row with its outcome and reason. ``base_knows`` tells whether the base model may know the members;
+    ``cell`` is the smallest count to publish; ``num_rates`` is from `_num_rates` (None: members drawn at random)."""
     number, raw, estimate = row.number, row.number.estimate, row.estimate
 
     def judged(outcome: str, reason: str) -> Row:
@@ -783,7 +783,8 @@ def _unprotected_twin(model: ModelEvidence, models: Sequence[ModelEvidence]) -> 
 
 
 def _with_extraction(model: ModelEvidence, audit: AuditEvidence) -> Subject:
-    """Return the model paired with the extraction results of its training's last checkpoint, None if there are none."""
+    """Return the model together with the extraction results (None if there are none) of the last checkpoint of its
+    training."""
     found = [
         e
         for e in (audit.extraction.models if audit.extraction else ())
@@ -841,8 +842,8 @@ def _join_names(names: Sequence[str], between: str = ", ") -> str:
 
 
 def with_published_numbers(table: RiskTable, unpublished: AuditEvidence, published: AuditEvidence) -> RiskTable:
-    """Return the verdicts, which were reached on the ``unpublished`` audit, with the estimates of the deciding figures
-    as ``published``."""
+    """Return the verdicts with the estimates of their deciding figures as the ``published`` audit has them; the
+    verdicts were reached on the ``unpublished`` audit."""
     rows = []
     unpublished, published = _with_heads_as_models(unpublished), _with_heads_as_models(published)
     for row, numbers in zip(table.rows, _last_indices(unpublished).values(), strict=True):
@@ -861,16 +862,16 @@ def with_published_numbers(table: RiskTable, unpublished: AuditEvidence, publish
 
 
 def _is_result_of(training: ModelEvidence, result: RiskResult, audit: AuditEvidence, config: VerdictConfig) -> bool:
-    """Return whether this training, one of several that differ in their seed, has the outcome, reason and deciding
-    figure of the ``result``."""
+    """Return whether this training, one of several with different seeds, is the one that ``result`` stands for: it has
+    the same outcome, reason and deciding figure."""
     own = _judge_risk(RISKS[result.risk], training, audit, config, audit.cell)
     same = (own.outcome, own.reason) == (result.outcome, result.reason) or result.reason == EARLIER
     return same and own.what == result.what
 
 
 def _published_estimate(result: RiskResult, published: Sequence[Subject]) -> Estimate | None:
-    """Return the largest published estimate, over trainings, of the figure that decided the result (for an AUC, the one
-    farthest from 0.5); None if none is published exactly."""
+    """Return the largest published estimate, over trainings with different seeds, of the figure that decided ``result``
+    (for an AUC, the one farthest from 0.5); None if every training's is withheld or a bound."""
     numbers = [n for subject in published for n in RISKS[result.risk].numbers(subject) if n.what == result.what]
     known = [
         (abs(found.value - CHANCE) if n.null == CHANCE else found.value, found)
@@ -888,8 +889,8 @@ class ModelBeside(NamedTuple):
 
 
 def numbers_beside(models: Sequence[ModelEvidence]) -> tuple[list[Beside], list[ModelBeside]]:
-    """Return (those of the figures in `BESIDE`, which are shown next to the verdict but decide nothing, that any model
-    has; for each trained model its and its unprotected twin's estimates of them)."""
+    """Return the figures of `BESIDE`, which are shown next to the verdict but decide nothing: those that any model has,
+    and for each trained model their estimates for it and for its unprotected twin."""
     rows = [row for row in BESIDE if any(model.beside and row.estimate(model.beside) for model in models)]
     found = []
     for model in models if rows else ():
@@ -901,7 +902,7 @@ def numbers_beside(models: Sequence[ModelEvidence]) -> tuple[list[Beside], list[
 
 
 def risk_lines(table: RiskTable) -> list[Marked]:
-    """Return the verdict on each model as one line of text: reason, and what would change it."""
+    """Return one line of text for the verdict on each model: its reason, and what would change it."""
     lines = []
     for row in table.rows:
         why = "; ".join((row.reason, *(row.notes or ())))

@@ -149,8 +149,8 @@ class Written:
 
 
 def draw_prompts(store: TokenStore, members: np.ndarray, config: GenerationConfig, seed: int) -> np.ndarray:
-    """Draw the documents whose beginnings become prompts, the same share of members' and of others', at most
-    ``num_prompts`` of either; return their numbers, ascending int64.
+    """Draw the documents whose beginnings become prompts; return their numbers, ascending int64. The same share of
+    members' and of others' documents is drawn, at most ``num_prompts`` of either.
 
     The same share of both sides is drawn. The beginning of a document tends to elicit its own words, and rates are over
     all identifiers, so a side with more prompts per document would seem to leak more.
@@ -236,8 +236,8 @@ def continue_documents(
 def texts_by_row(
     continued: Written, store: TokenStore, config: GenerationConfig, tokenizer: PreTrainedTokenizerFast
 ) -> tuple[list[str], list[list[str]]]:
-    """Return two lists with an entry for each prompted document: the text that truly follows the prompt, cut to a
-    continuation's length, and the generated continuations."""
+    """Return two lists with one entry for each document used as a prompt: the true text after the prompt, as long as a
+    continuation, and the generated continuations."""
     decode = core_tokenizer(tokenizer).decode
     first = store.doc_offsets[continued.documents] + config.prefix_tokens
     end = np.minimum(first + config.num_tokens, store.doc_offsets[continued.documents + 1])

@@ -143,8 +143,8 @@ class Identifiers:
         self.num_common: dict[Part, int] = {"direct": num_direct_common, "indirect": self._num_common_ngrams(counted)}
 
     def _build_levels(self, surfaces: np.ndarray, of_word: np.ndarray, k: int, num_surfaces: int) -> None:
-        """Build for each n up to ``max_n`` a table of n-grams that tells which are used by at least ``k`` individuals
-        (or households) and which are identifiers, and number the identifiers."""
+        """Number the identifiers. For each n up to ``max_n``, store a table of the n-grams: whether at least ``k``
+        individuals (or households) use each, and its number if it is an identifier."""
         following, used = follows_directly(self.words), 0
         ids = surfaces
         is_indirect = []
@@ -180,8 +180,8 @@ class Identifiers:
         self.individuals = self.words.individuals[self.places]
 
     def _num_common_ngrams(self, counted: np.ndarray) -> int:
-        """Return the number of distinct n-grams that are protected in their exact spelling, but used by k or more once
-        spellings are folded together (case, accents), so that they identify nobody."""
+        """Return the number of distinct n-grams that are protected as spelled but identify nobody: k or more
+        individuals use them if case and accents are ignored."""
         following, total = follows_directly(self.words), 0
         for n in range(1, self.n + 1):
             starts = np.flatnonzero((self.words.ngram_starts >> (n - 1) & 1).astype(bool) & counted)
@@ -232,9 +232,9 @@ class Identifiers:
         context: Context | None = None,
         own: np.ndarray | None = None,
     ) -> Predicted:
-        """Return which identifiers a model predicted anywhere, which occurrences at their own position and, given
-        ``context``, which where the context does not contain them. ``predicted`` and ``true`` are word spellings,
-        numbered.
+        """Return which identifiers a model predicted anywhere, which of their occurrences it predicted in place and, if
+        ``context`` is given, which it predicted where the context does not contain them. Predicted and true words are
+        given by the number of their normalised spelling.
 
         Parameters
         ----------
@@ -267,16 +267,16 @@ class Identifiers:
         return among
 
     def parts(self) -> Iterator[tuple[Part, np.ndarray]]:
-        """Yield ("both", "direct" or "indirect", mask of the occurrences of those identifiers, bool (occurrences,)),
-        for identifiers of up to n words."""
+        """Yield (type of identifier, mask of its occurrences, bool (occurrences,)) for the types "both", "direct" and
+        "indirect", over identifiers of up to n words."""
         within = self.lengths <= self.n
         for part, bits in PART_FLAGS.items():
             yield part, ((self.flags & bits) != 0) & within
 
 
 def _count_supports(values: np.ndarray, units: np.ndarray, num_values: int) -> np.ndarray:
-    """Return for each value from 0 to ``num_values`` - 1 its number of distinct users, ``units`` (individuals or
-    households); negative values are ignored."""
+    """Return the number of distinct users of each value from 0 to ``num_values`` - 1. ``units`` has the user
+    (individual or household) of each entry of ``values``; negative values are ignored."""
     known = values >= 0
     size = int(units.max(initial=0)) + 1
     pairs = np.sort(values[known].astype(np.int64) * size + units[known])
@@ -284,8 +284,8 @@ def _count_supports(values: np.ndarray, units: np.ndarray, num_values: int) -> n
 
 
 def _ngram_pairs(ids: np.ndarray, level: _Level, following: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return (positions at which two overlapping (n-1)-grams, each used by k or more, form an n-gram; int64 key of that
-    n-gram)."""
+    """Return the positions of the n-grams whose two (n-1)-grams are each used by k or more individuals, and an int64
+    key of each such n-gram. Only these can be identifiers that contain no shorter one."""
     shared = np.zeros(len(ids), dtype=bool)
     shared[ids >= 0] = level.is_shared[ids[ids >= 0]]
     both = shared[:-1] & shared[1:]
@@ -302,8 +302,8 @@ def _in_context(
     occurrences: tuple[np.ndarray, np.ndarray, np.ndarray],
     context: Context,
 ) -> np.ndarray:
-    """Return whether each predicted identifier also occurs in the context that the model saw for that prediction, bool
-    (predictions,). ``occurrences`` has the true positions, identifier numbers and lengths.
+    """Return whether each predicted identifier also occurs in the text that the model saw when it predicted it, bool
+    (predictions,). ``occurrences`` has the position, identifier number and length of all true occurrences.
 
     The context of a causal model is the words before. The context of a masked model is the words of its window that are
     not masked in the same pass. The words of an n-gram (n >= 2) are predicted in several passes, so its context is the

@@ -74,8 +74,8 @@ class _Ownership:
     identifiers: np.ndarray
 
     def per_individual(self, codes: np.ndarray, leaked: np.ndarray, weights: np.ndarray | None = None) -> Counts:
-        """Return three arrays with an entry for each individual: number of leaked identifiers, number of identifiers,
-        code. An identifier of several individuals counts as an equal fraction for each.
+        """Return three arrays with one entry for each individual in ``codes``: number of leaked identifiers, number of
+        identifiers, code. An identifier that m individuals use counts 1 / m for each.
 
         ``leaked`` is a bool or signed array by identifier number; ``weights`` are by identifier, None: 1.
         """
@@ -153,16 +153,16 @@ def privacy(identifiers: Identifiers, found: Predicted, **bootstrap: Unpack[Boot
 
 
 def _num_unpredictable(identifiers: Identifiers, part: Part) -> int:
-    """Return the number of protected words, direct, indirect or both (``part``), that contain the tokenizer's unknown
-    token, which no prediction can match."""
+    """Return the number of protected words (direct, indirect or both, as ``part`` says) that the tokenizer cannot
+    encode without its unknown token, so that no prediction can match them."""
     return int(
         np.count_nonzero(((identifiers.words.flags & PART_FLAGS[part]) != 0) & (identifiers.surfaces == NO_SURFACE))
     )
 
 
 def privacy_by_n(identifiers: Identifiers, found: Predicted, **bootstrap: Unpack[Bootstrap]) -> dict[str, NgramPrivacy]:
-    """Return n (as text) -> Privacy, the share not predicted, of the identifying n-grams that contain no shorter one,
-    for n up to `Identifiers.max_n`.
+    """Return n (as text) -> Privacy of the identifying n-grams: the share that the model does not predict. An n-gram
+    that contains a shorter identifier is not counted.
 
     An n-gram counts as predicted if its n words are predicted at n neighbouring words of any document.
     """
@@ -319,8 +319,8 @@ def exposed_individuals(
     compared: Compared | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Exposed:
-    """Return the share of individuals with a leaked identifier that nobody outside their household uses: of members, of
-    held-out individuals, and the difference. Individuals without an identifier of their own do not count.
+    """Return the share of members, and of held-out individuals, of whom an identifier leaked that nobody outside their
+    household uses, and the difference. Individuals without such an identifier are not counted.
 
     Identifiers of several users are left out: a mean can be standardised by that number, a share of individuals cannot.
     """
@@ -330,8 +330,8 @@ def exposed_individuals(
     member = is_member[identifiers.places]
 
     def of_side(is_own_occurrence: np.ndarray, is_own_word: np.ndarray) -> Counts:
-        """Return three arrays with an entry for each individual of one side: whether an identifier of their own leaked,
-        whether they have one at all, code."""
+        """Return three arrays with one entry for each individual of one side: whether an identifier leaked that only
+        they use, whether they have such an identifier, code."""
         codes = np.unique(words.individuals[is_own_word])
         row = np.searchsorted(codes, identifiers.individuals[own & is_own_occurrence])
         any_leak = np.bincount(row, leaked[identifiers.numbers[own & is_own_occurrence]], minlength=len(codes)) > 0
@@ -352,8 +352,8 @@ def shared_over_base(
     compared: Compared,
     **bootstrap: Unpack[Bootstrap],
 ) -> Estimate:
-    """Return the leak rate of the identifiers that both members and others use, minus that of the base model. It has no
-    control, as no held-out individual is without them."""
+    """Return the model's minus the base model's leak rate of the identifiers that both members and others use. Held-out
+    individuals give no control for it, since they use these identifiers too."""
     chosen = (identifiers.lengths <= identifiers.n) & compared.users.is_shared[identifiers.numbers]
     change = leaked.astype(np.int64) - base_leaked
     counts = _owners_of(identifiers, chosen).per_individual(np.unique(identifiers.words.individuals), change)
@@ -396,8 +396,8 @@ class Graph:
 
 
 def documents_held(num_documents: int, share: float, seed: int) -> np.ndarray:
-    """Draw the documents that an adversary has who knows this share of them, bool (num_documents,); the documents of a
-    smaller share are among those of a larger one."""
+    """Draw at random which documents an adversary knows who has this share of them, bool (num_documents,). With the
+    same seed, a larger share includes the documents of a smaller one."""
     return generator(seed, 11).random(num_documents) < share
 
 
@@ -412,8 +412,8 @@ def adversary_graphs(
     shares: Sequence[float] = (1.0,),
     seed: int = 0,
 ) -> list[Graph]:
-    """Return the bipartite graphs of individuals and their identifiers that adversaries build: one for each of
-    ``shares`` of the documents that they know, and last that of the training documents.
+    """Return the bipartite graph of individuals and their identifiers as each of several adversaries would build it:
+    one for each share of the documents known to them in ``shares``, and last one who knows the training documents.
 
     Parameters
     ----------
@@ -436,8 +436,8 @@ def adversary_graphs(
 
 
 def _compare_graph(share: float | None, known: Identifiers, corpus_wide: Identifiers) -> Graph:
-    """Return the graph of individuals and identifiers of an adversary with this share of the documents, from ``known``;
-    of its identifiers it counts those that are not identifiers in the whole corpus, ``corpus_wide``."""
+    """Return an adversary's graph of individuals and the identifiers in the documents ``known`` to them, with the
+    number of those identifiers that identify nobody in the whole corpus. ``share`` is the share of documents known."""
     indirect = (known.flags & INDIRECT) != 0
     true = np.isin(
         _occurrence_keys(known)[indirect], _occurrence_keys(corpus_wide)[(corpus_wide.flags & INDIRECT) != 0]
@@ -612,8 +612,8 @@ class FoldDraws:
 
 
 def _fold_variance(leaked: np.ndarray) -> float:
-    """Return the variance of the bool array ``leaked`` (draws, items) between draws of the masking passes, averaged
-    over items. One change more than observed is added, as draws are few."""
+    """Return the mean, over items, of the variance of the bool array ``leaked`` (draws, items) between draws, each
+    another assignment of words to masking passes. As draws are few, one more change than observed is counted."""
     return float((leaked.var(axis=0, ddof=1).sum() + 1 / len(leaked)) / max(leaked.shape[1], 1))
 
 
@@ -624,8 +624,8 @@ def _half_width(variance: float, num_members: int | None, num_others: int | None
 
 
 def _widen_for_folds(rates: S, variance: float, num_members: int | None, num_others: int | None) -> S:
-    """Return the rates of members and others with a wider interval of their difference, which then includes
-    ``variance``: that of one item between random assignments of words to masking passes."""
+    """Return leak rates with a wider interval of the members' excess, to account for how a masked model's words were
+    assigned to masking passes. ``variance`` is that of one item between random assignments."""
     more, without = _half_width(variance, num_members, num_others), rates.without_copies
     return replace(
         rates,
@@ -635,8 +635,8 @@ def _widen_for_folds(rates: S, variance: float, num_members: int | None, num_oth
 
 
 def _with_fold_spread(privacy: Privacy, variance: float) -> Privacy:
-    """Return the Privacy (share of identifiers not predicted) with an interval that includes ``variance``, that of one
-    identifier between random assignments of words to masking passes."""
+    """Return the Privacy (share of identifiers not predicted) with a wider interval, to account for how a masked
+    model's words were assigned to masking passes. ``variance`` is that of one identifier between random assignments."""
     spread = math.sqrt(variance / max(privacy.num_identifiers or 0, 1))
     return replace(privacy, types=privacy.types.widened(NORMAL * spread, NORMAL * spread), fold_spread=round(spread, 4))
 
@@ -681,8 +681,8 @@ class LeakageAudit:
 
     @cached_property
     def compared(self) -> Compared:
-        """Numbers of members and of others who use each identifier, and a mask of the words of individuals who are not
-        left out for near-copies."""
+        """Numbers of members and of others who use each identifier, and a mask of the words that remain if held-out
+        individuals with near-copies of members' documents are left out."""
         codes = None if self.categories is None else self.categories[0]
         kept = None if self._kept is None else self._kept[self.words.individuals]
         return Compared(Users.of(self.identifiers, self.is_member, codes), kept)
@@ -778,8 +778,9 @@ class LeakageAudit:
         )
 
     def _fold_variances(self, predicted: np.ndarray, draws: FoldDraws) -> dict[Part, float]:
-        """Return part of the identifiers (direct, indirect, both) -> variance of "the identifier is predicted" between
-        random assignments of words to masking passes, averaged over the members' identifiers."""
+        """Return, for direct identifiers, indirect ones and both, how much the leak rate depends on the random
+        assignment of words to masking passes: the variance of "is predicted", averaged over the members' identifiers.
+        """
         own = self.member_identifiers
         here, following = self._redrawn_words(draws)
         leaked = self._leaked_by_draw(own, predicted, draws)
@@ -791,9 +792,9 @@ class LeakageAudit:
         return result
 
     def _exposed_variance(self, predicted: np.ndarray, before: np.ndarray, draws: FoldDraws) -> float:
-        """Return the variance, between random assignments of words to masking passes, of "the individual has a
-        predicted identifier that nobody else uses", averaged over individuals; ``before`` marks those that the base
-        model predicted."""
+        """Return how much the share of individuals with a leaked identifier of their own depends on the random
+        assignment of words to masking passes: the variance for one individual, averaged. ``before`` marks the
+        identifiers that the base model predicts."""
         both, (here, _) = self.identifiers, self._redrawn_words(draws)
         leaked = self._leaked_by_draw(both, predicted, draws) & ~before
         own = (both.lengths <= both.n) & self.compared.users.has_one_user[both.numbers] & here[both.places]
@@ -802,14 +803,14 @@ class LeakageAudit:
         return _fold_variance(np.array(of_draws))
 
     def _redrawn_words(self, draws: FoldDraws) -> tuple[np.ndarray, np.ndarray]:
-        """Return two masks: the words of the documents scored again in ``draws``, bool (S,), and which of these words
-        directly follow the word before."""
+        """Return two masks: which words are in the documents that were scored again, ``draws``, bool (S,), and which of
+        these words directly follow the word before."""
         here = np.isin(self.words.documents, draws.documents)
         return here, follows_directly(self.words)[here]
 
     def _leaked_by_draw(self, identifiers: Identifiers, predicted: np.ndarray, draws: FoldDraws) -> np.ndarray:
-        """Return whether each identifier is predicted in the documents that were scored again, bool (draws,
-        identifiers), a row for each random assignment of words to masking passes, the original first."""
+        """Return whether each identifier is predicted in the documents that were scored several times, bool (draws,
+        identifiers). Each row is one random assignment of words to masking passes, the original first."""
         here, following = self._redrawn_words(draws)
         leaked = np.zeros((1 + len(draws.predicted), identifiers.num), dtype=bool)
         for row, of_draw in zip(leaked, (predicted[here], *draws.predicted), strict=True):
@@ -817,8 +818,8 @@ class LeakageAudit:
         return leaked
 
     def _widen_excess_for_folds(self, excess: dict[Part, Excess], variances: dict[Part, float]) -> dict[Part, Excess]:
-        """Return members' and others' leak rates by part of the identifiers, with intervals of the differences that
-        include ``variances``, those between random assignments of words to masking passes."""
+        """Return members' and others' leak rates, by type of identifier, with wider intervals of their differences.
+        ``variances`` are those between random assignments of a masked model's words to masking passes."""
         users, result = self.compared.users, {}
         for part, chosen in self.identifiers.parts():
             among = self.identifiers.have_occurrences(chosen)

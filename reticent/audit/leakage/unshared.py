@@ -21,8 +21,8 @@ from reticent.audit.leakage.identifiers import Identifiers
 
 
 def standardised_weights(strata: np.ndarray, is_members: np.ndarray, is_others: np.ndarray) -> np.ndarray:
-    """Return weights, float64 (items,), with which others' items are spread over strata as members' items are. Members'
-    items weigh 1; in a stratum that one side lacks all weigh 0.
+    """Return weights, float64 (items,), that give the others' items the same distribution over strata as the members'
+    items. Members' items weigh 1; all items of a stratum without items of both sides weigh 0.
 
     Another's item weighs the number of members' items in its stratum divided by that of others' items.
 
@@ -89,8 +89,8 @@ class Users:
         return self.members + self.others == 1
 
     def weights(self, is_chosen: np.ndarray) -> np.ndarray:
-        """Return weights of the chosen identifiers that only members or only others use, float64 (identifiers,), so
-        that both sides agree in number of users and category; see `standardised_weights`."""
+        """Return weights, float64 (identifiers,), of those chosen identifiers that only members or only others use.
+        Weighted, both sides' identifiers have the same distribution of categories and of numbers of users."""
         only_members = is_chosen & (self.members > 0) & (self.others == 0)
         only_others = is_chosen & (self.others > 0) & (self.members == 0)
         strata = (self.members + self.others) * (int(self.categories.max(initial=0)) + 1) + self.categories

@@ -46,8 +46,8 @@ def utility(
     def rate(
         values: np.ndarray, counted: np.ndarray, bounds: np.ndarray = offsets, limit: float | None = 1.0
     ) -> Estimate:
-        """Return the mean of token or word ``values`` where ``counted`` is True, over the chosen documents; ``bounds``
-        are the documents' offsets in the values."""
+        """Return the mean of token or word ``values``, over the chosen documents, where ``counted`` is True. ``bounds``
+        tells where each document begins in ``values``."""
         totals, counts = document_sums(values, counted, bounds)
         totals, counts = (np.bincount(row, part[chosen], minlength=len(codes)) for part in (totals, counts))
         return ratio_estimate(totals, counts, codes, limit=limit, crowded=False, **bootstrap)
@@ -75,8 +75,8 @@ def utility(
 def numbers_beside(
     scores: TokenScores, individual: np.ndarray, is_member: np.ndarray, **bootstrap: Unpack[Bootstrap]
 ) -> NumbersBeside:
-    """Return the gap between held-out individuals' and members' mean token loss, with intervals clustered by
-    individual: it is shown next to the verdict, which it does not affect.
+    """Return how much higher the mean token loss of held-out individuals is than that of members, with intervals
+    clustered by individual. It is shown next to the verdict but does not affect it.
 
     Parameters
     ----------
@@ -84,8 +84,8 @@ def numbers_beside(
     """
 
     def gap(values: np.ndarray) -> Gap:
-        """Return the mean of token ``values`` over members' scored tokens, that over held-out individuals', and the
-        latter minus the former."""
+        """Return the mean of ``values`` over the scored tokens of members and of held-out individuals, and the second
+        mean minus the first."""
         sums = document_sums(values, scores.scored, scores.doc_offsets)
         sides = []
         for side in (is_member, ~is_member):

@@ -87,13 +87,13 @@ class WordCategories:
         return self.codes[self._rows(store, words)]
 
     def in_corpus_wide_spans(self, store: TokenStore, words: Words) -> np.ndarray:
-        """Return whether each word lies in a span marked as an identifier in the whole corpus, bool (S,); ``store`` is
-        any token store of the same documents."""
+        """Return whether each word lies in a span that is protected wherever its text occurs in the corpus, bool (S,).
+        ``store`` is any token store of the same documents."""
         return self.corpus_wide[self._rows(store, words)]
 
     def _rows(self, store: TokenStore, words: Words) -> np.ndarray:
-        """Return the index of each word of a store in the arrays of categories; raise `ArtifactError` if the store has
-        another number of documents."""
+        """Return the position of each word of ``store`` in the arrays of this object; raise `ArtifactError` if the
+        store has another number of documents."""
         if len(self.doc_offsets) != store.num_documents + 1:
             raise ArtifactError(
                 f"categories of {len(self.doc_offsets) - 1} documents for a store of {store.num_documents}"
@@ -117,8 +117,8 @@ class SurfaceTable:
         return len(self._numbers)
 
     def surfaces(self, ids: np.ndarray, words: Words) -> np.ndarray:
-        """Return the number of each word's surface form (normalised spelling), int64 (S,), if its tokens are ``ids``, a
-        true or predicted id for every token of the store; -1 with an unknown token.
+        """Return a number for the normalised spelling of each word, int64 (S,). ``ids`` has the true, or the predicted,
+        id of every token of the store; a word with an unknown token gets -1.
 
         Cost: one look-up for each word, and one decoding for each distinct tuple.
         """
@@ -131,17 +131,18 @@ class SurfaceTable:
         return surfaces[numbers]
 
     def look_up(self, texts: Iterable[str]) -> np.ndarray:
-        """Return the numbers of the surface forms (normalised spellings) of words given as text, int64; `NO_SURFACE`
-        for a form that no tokens have had so far."""
+        """Return the numbers of the normalised spellings of words given as text, int64; `NO_SURFACE` for a spelling
+        that has no number yet."""
         return np.array([self._numbers.get(self._spelling(text), NO_SURFACE) for text in texts], dtype=np.int64)
 
     def map_forms(self, function: Callable[[str], float]) -> np.ndarray:
-        """Return ``function(form)`` for every surface form seen so far, float64, in the order of their numbers."""
+        """Return ``function(spelling)`` for every normalised spelling seen so far, float64, in the order of their
+        numbers."""
         return np.fromiter(map(function, self._numbers), np.float64, len(self._numbers))
 
     def _number_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Return the surface-form number of each word, given as a row of token ids, int64: the next number for a new
-        form, `NO_SURFACE` for a word with an unknown token."""
+        """Return a number for the normalised spelling of each word, int64, from its token ids (a row of ``rows``). A
+        new spelling gets the next number, a word with an unknown token `NO_SURFACE`."""
         usable = (rows >= 0).all(axis=1)
         if self._unknown is not None:
             usable &= (rows != self._unknown).all(axis=1)
@@ -158,8 +159,8 @@ _LOOK_ALIKES = str.maketrans("авсеһіјкморѕтухαειкκορτυχ
 
 
 def fold(text: str) -> str:
-    """Return a word folded to a coarse form (no case, accents, spaces or look-alike letters), at least as coarse as
-    every form by which the users of a word can be counted.
+    """Return a word without case, accents, spaces and differences between look-alike letters. Spellings that any other
+    normalisation in use treats as equal are equal here too.
 
     >>> fold(" Élodie") == fold("ELODIE") == fold("Elo\u00addie")
     True
