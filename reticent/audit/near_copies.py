@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def near_copies_lines(audit: AuditEvidence, t: Texts) -> Iterator[str]:
-    """Yield sentences on documents in languages that detection does not know, on held-out individuals with near-copies
-    of members' documents, and on the AUCs without those."""
+    """Yield sentences on documents in languages that the detection rules do not cover, on held-out individuals with
+    near-copies of members' documents, and on the attacks' AUCs without these individuals."""
     found, cell = audit.corpus.near_copies, audit.cell
     languages = audit.corpus.other_languages
     if languages and languages.num_unknown != 0:
@@ -68,10 +68,11 @@ def near_copies_lines(audit: AuditEvidence, t: Texts) -> Iterator[str]:
 
 
 def _strongest_without_copies(model: ModelEvidence) -> MeasuredAttack | None:
-    """Return the valid attack whose AUC without near-copies is farthest from chance; None without one."""
+    """Return the valid attack whose AUC, after held-out individuals with near-copies are removed, is farthest from 0.5;
+    None without one."""
 
     def size(attack: MeasuredAttack) -> float:
-        """Return the distance of the attack's AUC without near-copies from chance; -1 without one."""
+        """Return how far the attack's AUC without holders of near-copies is from 0.5; -1 if it has none."""
         found = attack.auc_without_copies
         return -1.0 if found is None or found.value is None else abs(found.value - CHANCE)
 

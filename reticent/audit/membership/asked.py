@@ -66,5 +66,6 @@ def generation_attack_scores(
 
 
 def with_total(progress: Callable[[int, int], None], total: int, done: int) -> None:
-    """Call ``progress(done, total)``: a callback to bind with `partial` where only ``done`` is known later."""
+    """Call ``progress(done, total)``. For use with `functools.partial`: it turns a callback that takes both numbers
+    into one that takes only ``done``."""
     progress(done, total)

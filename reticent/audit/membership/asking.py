@@ -26,8 +26,8 @@ from reticent.audit.membership.table import Attack, Need, table_of
 
 
 def probing_score(plain: np.ndarray, probed: np.ndarray) -> np.ndarray:
-    """Return each passage's mean log-probability alone minus the largest after a gapped copy of it in the context,
-    float64 (D,): a member gains little from the copy.
+    """Return each passage's mean log-probability alone, minus the highest one after a copy of the passage with gaps,
+    float64 (D,). It is high for passages that the model knows already, which gain little from the copy.
 
     Parameters
     ----------

@@ -102,8 +102,9 @@ def ez_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
 
 
 def hard_tokens_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
-    """Return the mean gain in log-probability over the base model on the fifth of a document's tokens that it predicts
-    worst (one at least), where a gain is memorisation rather than better language (after Jawad et al. 2026)."""
+    """Return the mean gain in log-probability over the base model on the fifth of a document's tokens that the base
+    model predicts worst (one at least), where a gain means memorisation rather than better language (after Jawad et al.
+    2026)."""
     gain, offsets = target.log_probs - base.log_probs, target.doc_offsets
     known = np.flatnonzero(~np.isnan(gain))
     documents = np.searchsorted(offsets, known, side="right") - 1
@@ -242,8 +243,8 @@ ATTACKS: Mapping[str, Attack] = table_of(
 
 
 def needing(need: Need, attacks: Iterable[str] | None = None) -> frozenset[str]:
-    """Return the names of the likelihood attacks that require this input (such as a base model), among ``attacks``
-    (default: all)."""
+    """Return the names of the attacks by token likelihood that require the input ``need`` (such as a base model); only
+    those in ``attacks``, if given."""
     named = ATTACKS if attacks is None else [name for name in attacks if name in ATTACKS]
     return frozenset(name for name in named if need in ATTACKS[name].needs)
 

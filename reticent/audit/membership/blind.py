@@ -100,7 +100,8 @@ def blind_baseline(features: BlindFeatures, seed: int = 0) -> Blind:
 
 def blind_scores(features: BlindFeatures, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Return two arrays: the codes of the individuals with words, and their log-odds of membership by cross-validated
-    logistic regression on all features, without the model. Both are empty if the features are too few."""
+    logistic regression on features of their documents, without the model. Both are empty if there are too few
+    individuals."""
     from sklearn.linear_model import LogisticRegression
 
     if features.are_too_few:
@@ -170,8 +171,8 @@ class BlindFeatures:
 
     @property
     def are_too_few(self) -> bool:
-        """Whether no classifier can be trained: a side has fewer than two units (individuals or households), or no word
-        is used by two individuals."""
+        """Whether the features do not allow a classifier to be trained: members or others are fewer than two
+        individuals (or households), or no two individuals use the same word."""
         sides = np.count_nonzero(self.unit_member), np.count_nonzero(~self.unit_member)
         return bool(min(sides) < 2 or self.bags_by_name["words"].shape[1] == 0)
 
@@ -201,8 +202,8 @@ def _permuted_aucs(
     memberships: np.ndarray,
     fold_of_individual: np.ndarray,
 ) -> np.ndarray:
-    """Return the AUC of each feature (classifier of bags of words, or ranked number) for each of P assignments of
-    members, the columns of ``memberships``; float64 (features, P)."""
+    """Return the AUC of each feature (words classified by naive Bayes, or a number) under P assignments of individuals
+    to members and non-members, given as the columns of ``memberships``; float64 (features, P)."""
     areas = []
     for start in range(0, memberships.shape[1], AT_ONCE):
         own = memberships[:, start : start + AT_ONCE]
@@ -215,8 +216,8 @@ def _permuted_aucs(
 
 
 def _held_out_scores(bags_of_words: Any, memberships: np.ndarray, fold_of_individual: np.ndarray) -> np.ndarray:
-    """Return each individual's log-odds of membership, averaged over words, by cross-validated naive Bayes, for each
-    assignment of members, a column of ``memberships``; float64 (individuals, P)."""
+    """Return each individual's log-odds of membership by cross-validated naive Bayes on words, divided by their number
+    of words, under each of P assignments of members (columns of ``memberships``); float64 (individuals, P)."""
     scores = np.empty(memberships.shape)
     lengths = np.maximum(bags_of_words.sum(axis=1), 1)[:, None]
     for held_out in range(int(fold_of_individual.max()) + 1):

@@ -80,8 +80,8 @@ def group_membership(
 
 
 def permutation_p_value(scores: np.ndarray, is_member: np.ndarray, units: np.ndarray, seed: int) -> float:
-    """Return the one-sided p-value, the observed assignment counted, of a permutation test of whether members' scores
-    rank higher; whole units (individuals or households) are permuted.
+    """Return the p-value of a one-sided permutation test that members' scores rank higher than others'. Whole units
+    (individuals or households) are permuted; the observed assignment counts as one permutation.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def _has_both_sides(scores: np.ndarray, in_group: np.ndarray, is_member: np.ndar
 
 
 def _units_of_individuals(codes: np.ndarray, bootstrap: Bootstrap) -> np.ndarray:
-    """Return for each individual what the bootstrap resamples: the number of the household or, without households, the
-    individual's own code."""
+    """Return for each individual the unit that the bootstrap resamples: the number of the household or, without
+    households, the individual's own code."""
     units = bootstrap.get("units")
     return codes if units is None else np.asarray(units)[codes]

@@ -101,8 +101,8 @@ class HeadShadows:
 
     @cached_property
     def gaussians(self) -> Gaussians:
-        """Gaussians, for each document, of the logit of its true label over the shadows that were trained on it, and
-        over those that were not."""
+        """For each document, a Gaussian of the logit of its true label over the shadow models trained on it, and one
+        over the others."""
         return fit_gaussians(zip(self.features[:, :, 0], self.is_in, strict=True))
 
     def out_mean(self, values: np.ndarray) -> np.ndarray:
@@ -112,8 +112,8 @@ class HeadShadows:
 
 
 def shadow_score(target: HeadScores, shadows: HeadShadows) -> np.ndarray:
-    """Return the log-odds of membership by an attack classifier for each label, trained on the shadows' outputs (Shokri
-    et al. 2017); labels of fewer than `FEWEST_OF_LABEL` documents share one classifier."""
+    """Return the log-odds of membership by an attack classifier trained on the outputs of shadow models, one for each
+    label (Shokri et al. 2017); labels of fewer than `FEWEST_OF_LABEL` documents share a classifier."""
     found = np.full(len(target.own), np.nan)
     counts = np.bincount(target.label)
     group = np.where(counts >= FEWEST_OF_LABEL, np.arange(len(counts)), -1)[target.label]
@@ -131,14 +131,14 @@ def lira_score(target: HeadScores, shadows: HeadShadows) -> np.ndarray:
 
 
 def offline_score(target: HeadScores, shadows: HeadShadows) -> np.ndarray:
-    """Return offline LiRA: how far the logit of the true label lies above those of shadows that were not trained on the
-    document."""
+    """Return the offline LiRA score of each document, float64 (D,): how far the logit of its true label lies above
+    those of shadow models not trained on it."""
     return lira_offline_score(target.features[:, 0], shadows.gaussians)
 
 
 def label_only_shadow_score(target: HeadScores, shadows: HeadShadows) -> np.ndarray:
-    """Return the log likelihood ratio of each answer, r ln(p / q) + (1 - r) ln((1 - p) / (1 - q)), where r is 1 if it
-    is right; p and q are the rates of right answers of in- and out-shadows.
+    """Return the log likelihood ratio of a document being in the training set, float64 (D,), from whether the
+    classifier's answer is right, by how often shadow classifiers trained on it, and not trained on it, are right.
 
     p is (number of right in-shadows + 1) / (number of in-shadows + 2), and q the same of the out-shadows:
     LiRA on an attacker who sees labels alone, with Laplace's rule, as a handful of shadows may all be right.

@@ -33,8 +33,8 @@ def states_score(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return the log-odds of membership of each test document by a logistic regression trained on the other half of the
-    individuals, float64 (D,); NaN for training documents, or where a state is NaN.
+    """Return the log-odds of membership of documents, float64 (D,), by a logistic regression on their hidden states. It
+    is trained on half of the individuals; their documents, and those with a NaN, get NaN.
 
     Parameters
     ----------
@@ -66,9 +66,9 @@ def reidentify_authors(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (hit, individual code, is member) of test individuals with two documents: whether one's hidden states are
-    nearer to the other's than to those of `NUM_DECOYS` others of the same side. A tie is a fraction; a side with too
-    few individuals is left out.
+    """Test whether the hidden states of two documents of one individual are closer than those of documents of
+    `NUM_DECOYS` other individuals of the same side. Return three arrays with an entry for each individual tested:
+    success (a fraction if tied), code, whether a member.
 
     The distance is diagonal Mahalanobis, with the variances within individuals of the training half; the mean variance
     is added to each, as those of few individuals are uncertain.

@@ -132,8 +132,9 @@ class KindAudit:
         return document_means(bounded, mask & ~np.isnan(log_probs), self.store.doc_offsets)
 
     def counterfactual(self, shadows: KindShadows) -> tuple[Estimate, Estimate | None]:
-        """Return the mean counterfactual memorisation of the whole text (log-probability a token under shadows trained
-        on the individual minus under the others [@zhang2023]) over all individuals, and over the most exposed tenth."""
+        """Return the mean counterfactual memorisation [@zhang2023] over all individuals, and over the most exposed
+        tenth: the log-probability per token of their text under shadow models trained on it, minus that under the
+        others."""
         numbers, is_in = shadows.numbers[0], shadows.is_in  # of the kind "all", the first of `masks`
         own, spread = _gap_and_spread(numbers, is_in)
         return self._mean_of_all_and_exposed(own, numbers, is_in, spread)
@@ -164,8 +165,8 @@ class KindAudit:
         more: Mapping[str, Mapping[str, Compared]] | None = None,
         whole: Mapping[str, Compared] | None = None,
     ) -> tuple[dict[str, KindMembership], dict[str, JointArea]]:
-        """Run the membership attacks on each kind of word alone (rare, direct, ordinary, …); return (results by kind,
-        simultaneous AUCs of the attacks ``whole``, on the whole text, by name).
+        """Run the membership attacks on each kind of word alone (rare, direct identifiers, ordinary, …). Return the
+        results by kind, and the AUCs of the attacks on the whole text, ``whole``, by name, with simultaneous intervals.
 
         The intervals of all attacks of one risk are simultaneous: those of rare and direct words, and those of the
         whole text and of all other kinds.
@@ -219,8 +220,9 @@ class KindAudit:
     def _joint_aucs(
         self, attacks: Mapping[tuple[str, str], Compared], level: float
     ) -> dict[tuple[str, ...], JointArea]:
-        """Return (kind of word, attack name) -> AUC with simultaneous intervals; kind "" is the whole text. Keys with a
-        third element, one for each kind of word, have AUCs without holders of near-copies."""
+        """Return (kind of word, attack name) -> AUC, with intervals that hold simultaneously; kind "" is the whole
+        text. A key with the third element `WITHOUT_COPIES` has the AUC without held-out individuals who hold
+        near-copies."""
         scores: dict[tuple[str, ...], np.ndarray] = {key: one.own for key, one in attacks.items()}
         if self._kept is not None:
             scores |= {
@@ -232,8 +234,8 @@ class KindAudit:
     def _score_individuals(
         self, document_means: np.ndarray, base_means: np.ndarray | None, kind_number: int, shadows: KindShadows | None
     ) -> dict[str, Compared]:
-        """Return attack name (loss, reference, LiRA, textbook LiRA) -> individuals' scores, from each document's mean
-        log-probability of words of one kind under the model and its base; ``kind_number`` is that kind's row in
+        """Return attack name (loss, reference, LiRA, textbook LiRA) -> scores of individuals, from each document's mean
+        log-probability of the words of one kind under the model and its base. ``kind_number`` numbers that kind in
         ``shadows``."""
         loss, base = (
             self.aggregate_to_individuals(document_means),
@@ -270,8 +272,8 @@ class KindAudit:
         return (scores[sides[0]], scores[sides[1]]), (self.codes[sides[0]], self.codes[sides[1]])
 
     def _measure_attack(self, asked: Compared, area: JointArea | None, shadows: KindShadows | None) -> KindAttack:
-        """Return AUC and true-positive rates of one attack, whose scores are ``asked``: on the model with its joint AUC
-        ``area`` and, with shadows, averaged over each shadow as the attacked model in turn."""
+        """Return AUC and true-positive rates of one attack with the scores ``asked``: on the audited model, whose AUC
+        is ``area``, and, if there are shadow models, the mean over attacks on each of these."""
         scores, turns = asked.own, asked.turns
         usable = ~np.isnan(scores)
         sides, of_sides = self._split_sides(scores, usable)
@@ -294,8 +296,8 @@ class KindAudit:
     def _mean_of_all_and_exposed(
         self, memorisation: np.ndarray, shadow_means: np.ndarray, is_in: np.ndarray, spread: float = 1.0
     ) -> tuple[Estimate, Estimate | None]:
-        """Return two means with intervals: ``memorisation`` over all individuals; and d' (sensitivity index) times
-        ``spread`` over the most exposed tenth, None with too few shadows."""
+        """Return two means with intervals: of ``memorisation`` over all individuals, and of d' (sensitivity index)
+        times ``spread`` over the tenth of individuals with the highest d' (None with too few shadow models)."""
         known = np.isfinite(memorisation)
         every = ratio_estimate(
             np.where(known, memorisation, 0.0), known.astype(float), self.codes, limit=None, **self.bootstrap
@@ -319,8 +321,8 @@ def d_primes(scores: np.ndarray, is_in: np.ndarray) -> np.ndarray:
 
 
 def _gap_and_spread(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return (each individual's mean of ``numbers`` under the shadows trained on it minus that under the others,
-    float64 (I,); their standard deviation around these means, pooled). ``numbers`` are scores (shadows, I)."""
+    """Return (each individual's mean score under the shadow models trained on them minus that under the others, float64
+    (I,); the pooled standard deviation around these means). ``numbers`` are the scores (shadows, I)."""
     means, squares, freedom = [], 0.0, 0
     for side in (is_in, ~is_in):
         count = side.sum(axis=0)
@@ -336,8 +338,9 @@ def _gap_and_spread(numbers: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray,
 
 
 def exposed_d_primes(scores: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return three arrays for the most exposed tenth of individuals: row, sum of d' (sensitivity index), number of
-    measurements (1 or 2). Half of the shadows selects the tenth, the other half measures.
+    """Return three arrays for the tenth of individuals with the highest d' (sensitivity index): row, sum of d', number
+    of measurements (1 or 2). One half of the shadow models selects the tenth, the other half measures it, and vice
+    versa.
 
     The mean is taken over measurements. A mean over individuals would be too low: who is selected by both halves was
     high in both. Shadows come in pairs, so each half has a model trained with and one trained without each individual.
@@ -359,8 +362,8 @@ def exposed_d_primes(scores: np.ndarray, is_in: np.ndarray) -> tuple[np.ndarray,
 
 
 def _lira(own: np.ndarray, numbers: np.ndarray, is_in: np.ndarray, textbook: bool) -> np.ndarray:
-    """Return LiRA's log likelihood ratio of each document's score ``own``, float64 (D,), given its scores ``numbers``
-    (shadows, D); NaN without in- or out-shadows (``textbook``: without two of each).
+    """Return LiRA's log likelihood ratio of each document's score ``own``, float64 (D,), given its scores under the
+    shadow models, ``numbers`` (shadows, D). NaN without a shadow trained on it and one not (``textbook``: two of each).
 
     With one shadow a side the spread is unknown and set to 1, which does not change the order of the scores.
     """
@@ -382,8 +385,8 @@ def _lira(own: np.ndarray, numbers: np.ndarray, is_in: np.ndarray, textbook: boo
 
 
 def _without_target_pair(scores: np.ndarray, is_in: np.ndarray, target: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return ``scores`` and ``is_in`` without the attacked shadow ``target`` and its complement, trained on the other
-    half, so that half of the remaining shadows are trained on each individual.
+    """Return ``scores`` and ``is_in`` without two shadow models: the one under attack, ``target``, and the one trained
+    on the other half of the data. Half of the remaining shadow models are then trained on each individual.
 
     With the complement, the target's individuals would be in one shadow fewer than the others, and a mean over fewer is
     noisier: the AUC of eight shadows that know nothing would be .47.
@@ -395,8 +398,9 @@ def _without_target_pair(scores: np.ndarray, is_in: np.ndarray, target: int) -> 
 def _mean_shadow_auc(
     scores: np.ndarray, is_in: np.ndarray, codes: np.ndarray, **bootstrap: Unpack[Bootstrap]
 ) -> Estimate | None:
-    """Return the mean AUC of an attack on each shadow model as the target in turn; a bootstrap replicate draws the same
-    individuals for all. None without a usable shadow."""
+    """Attack each shadow model in turn and return the mean of the AUCs, with a bootstrap interval over individuals.
+    ``scores`` (shadows, individuals) are the attack's scores, ``is_in`` marks who each was trained on. None if no AUC
+    is defined."""
     num, clusters = scores.shape[1], clusters_of(codes, bootstrap.get("units"))
     num_drawn = num if clusters is None else num_clusters(clusters)
     usable = [np.flatnonzero(np.isfinite(row)) for row in scores]
@@ -410,7 +414,8 @@ def _mean_shadow_auc(
     kept = [known for own, known in zip(usable, is_in, strict=True) if known[own].any() and not known[own].all()]
 
     def areas(weights: np.ndarray) -> np.ndarray:
-        """Return the mean AUC of each bootstrap replicate, a row of ``weights``; float64 (replicates,)."""
+        """Return the mean AUC over the attacked shadow models in each bootstrap resample, float64 (resamples,). A row
+        of ``weights`` counts how often each individual is drawn."""
         total = np.zeros(len(weights))
         for (order, row), known in zip(turns, kept, strict=True):
             out = np.where(known[order], 0.0, weights[:, order])
@@ -438,8 +443,8 @@ def _mean_shadow_auc(
 def _mean_shadow_tpr(
     scores: np.ndarray, is_in: np.ndarray, codes: np.ndarray, **bootstrap: Unpack[Bootstrap]
 ) -> Estimate | None:
-    """Return the mean true-positive rate at 1 % false positives over the shadow models as targets in turn, with the
-    interval of the median one; None if one has fewer than 1,000 non-members."""
+    """Attack each shadow model in turn and return the mean true-positive rate at 1 % false positives. Its interval is
+    that of the median shadow model; None if a shadow model has fewer than 1,000 non-members."""
     found = []
     for row, known in zip(scores, is_in, strict=True):
         usable = np.isfinite(row)
@@ -461,8 +466,8 @@ def _mean_shadow_tpr(
 def tpr_of_all_turns(
     scores: np.ndarray, is_in: np.ndarray, codes: np.ndarray, **bootstrap: Unpack[Bootstrap]
 ) -> Estimate | None:
-    """Return the true-positive rate at 0.1 % false positives, pooled over all pairs of a shadow as the target and an
-    individual; None with fewer than 10,000 pairs of non-members.
+    """Attack each shadow model in turn and return the true-positive rate at 0.1 % false positives over all (shadow
+    model, individual) pairs together; None with fewer than 10,000 such pairs of non-members.
 
     One target has too few non-members for this rate. The scores of each shadow are put on one scale by the median and
     the distance of the quartiles of its own non-members; a member who ties with the threshold is not found. A resample
@@ -488,7 +493,8 @@ def tpr_of_all_turns(
     owner, member = owner[order], member[order]
 
     def rates(weights: np.ndarray) -> np.ndarray:
-        """Return the true-positive rate of each bootstrap replicate, a row of ``weights``; float64 (replicates,)."""
+        """Return the true-positive rate in each bootstrap resample, float64 (resamples,). A row of ``weights`` counts
+        how often each individual is drawn."""
         pairs = weights[:, owner]
         wrong = np.cumsum(np.where(member, 0.0, pairs), axis=1)
         allowed = np.floor(LOW_FPR * wrong[:, -1:] + 1e-9)

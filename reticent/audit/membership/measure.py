@@ -132,8 +132,8 @@ class UserInferenceHoldout:
 
     @classmethod
     def of_audited(cls, audit: TokenStore, members: np.ndarray, holdout: TokenStore | None) -> UserInferenceHoldout:
-        """Return those holdout documents (never trained on) whose individuals also have a document in the audit, with a
-        mask of those of members.
+        """Return those documents of ``holdout``, which no model was trained on, whose individuals also have a document
+        in the audit, with a mask of the documents of members.
 
         Parameters
         ----------
@@ -155,8 +155,8 @@ class UserInferenceHoldout:
         return cls(holdout, np.isin(holdout.individual, audit.individual[members]))
 
     def blind(self, table: SurfaceTable, *, units: np.ndarray | None = None, seed: int) -> Blind:
-        """Return the AUC at which the holdout documents' words, lengths and dates, without a model, tell members from
-        others."""
+        """Return the AUC at which members and others can be told apart by the words, lengths and dates of their holdout
+        documents, without a model."""
         words = words_of(self.store)
         surfaces = table.surfaces(self.store.input_ids, words)
         features = BlindFeatures.of(words, surfaces, self.members, dates=_dates(table, surfaces), units=units)
@@ -174,8 +174,8 @@ class Membership:
     blind_holdout: Blind | None
 
     def with_areas(self, areas: Mapping[str, JointArea]) -> tuple[dict[str, MeasuredAttack], BestAttack | None]:
-        """Return (attacks by name, each with its AUC over that of its control filled in; the best attack or None) from
-        ``areas``, the attacks' AUCs with simultaneous intervals."""
+        """Return (attacks by name, each completed with the excess of its AUC over that of its control; the best attack
+        or None). ``areas`` has the attacks' AUCs with simultaneous intervals."""
         over = {name: area.over_base for name, area in areas.items()}
         attacks = {name: replace(one, over_base=over.get(name)) for name, one in self.membership.items()}
         return attacks, best_of({name: areas[name] for name in attacks if name in areas})
@@ -235,8 +235,8 @@ class AttackedIndividuals:
         return self._with_auc_without_copies(results, by_code), compared
 
     def strata(self) -> np.ndarray | None:
-        """Return None: no strata of equal propensity to be a member are known here; a subclass may return each
-        individual's (by code)."""
+        """Return None: no strata of individuals with similar propensity to be a member are known here. A subclass may
+        return the stratum number of each individual."""
         return None
 
     def score_individuals(self, name: str, document_scores: np.ndarray, control: np.ndarray | None) -> Compared:
@@ -251,8 +251,8 @@ class AttackedIndividuals:
     def _with_auc_without_copies(
         self, results: dict[str, MeasuredAttack], by_code: dict[str, np.ndarray]
     ) -> dict[str, MeasuredAttack]:
-        """Return the attack results, each with its AUC without held-out individuals who hold near-copies of members'
-        documents; unchanged if those are few. ``by_code`` has the individuals' scores."""
+        """Return the attack results, each with the AUC after held-out individuals with near-copies of members'
+        documents are removed; unchanged if there are few. ``by_code`` has each attack's scores of the individuals."""
         kept = self.kept
         if kept is None:
             return results
@@ -364,12 +364,13 @@ class MembershipAudit(AttackedIndividuals):
 
     @cached_property
     def _strata(self) -> np.ndarray:
-        """Each individual's stratum of equal log-odds of membership, estimated from the documents without the model."""
+        """Each individual's stratum by log-odds of membership, which are estimated from the documents alone, without
+        the model."""
         return strata_of(self.codes, *blind_scores(self._blind_features, self.config.seed), units=self.units)
 
     def strata(self) -> np.ndarray | None:
-        """Return each individual's stratum of equal propensity to be a member if the split was given; None if members
-        were drawn at random."""
+        """Return the stratum of each individual, int64, in which propensities to be a member are similar, if the
+        members were given; None if they were drawn at random."""
         return self._strata if self.split_given else None
 
     def document_scores(
@@ -426,8 +427,9 @@ class OutControls:
         self._counts = np.zeros(audit.store.num_documents)
 
     def add(self, shadow: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Add one shadow model, (token log-probabilities, bool mask of its training documents), to the running sums of
-        document scores; return it unchanged."""
+        """Compute the attacks' document scores under one shadow model, and add those of documents that it was not
+        trained on to the running sums. ``shadow`` is (token log-probabilities, bool mask of its training documents) and
+        is returned."""
         log_probs, known = shadow
         for kind, base in self._bases.items():
             scores = replace(base, log_probs=np.where(np.isnan(base.log_probs), np.nan, log_probs))
@@ -438,8 +440,8 @@ class OutControls:
         return shadow
 
     def document_scores(self, kind: str = "") -> dict[str, np.ndarray]:
-        """Return attack name -> each document's mean score by words of this kind ("": all) under the shadows that were
-        not trained on it, float64 (D,); NaN where all were."""
+        """Return attack name -> each document's mean score under the shadow models not trained on it, float64 (D,), on
+        words of one kind ("": all); NaN if all were trained on it."""
         with np.errstate(invalid="ignore"):
             return {name: total / self._counts for name, total in self._totals[kind].items()}
 

@@ -51,8 +51,8 @@ def most_exposed_members(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> dict[Any, Told]:
-    """Return for each attack how many members it identifies surely: its true-positive rate at 1 % false positives and
-    the number of members who score above every non-member.
+    """Return for each attack how many members it identifies almost without error: its true-positive rate at 1 % false
+    positives, and the number of members who score above every non-member.
 
     Parameters
     ----------

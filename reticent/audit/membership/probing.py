@@ -33,8 +33,8 @@ _STREAM = 61
 
 
 def passage_lengths(store: TokenStore, window_length: int, special: SpecialIds) -> np.ndarray:
-    """Return how many leading tokens of each document are probed, int64 (D,), so that this passage and a copy of it fit
-    into one window; 0 if too few."""
+    """Return how many tokens at the beginning of each document are probed, int64 (D,): as many as fit twice into one
+    window; 0 if the document is too short."""
     most = min(PROBE_TOKENS, (window_length - int(special.prefix is not None)) // 2)
     return np.minimum(np.diff(store.doc_offsets), most) // STEP * STEP
 
@@ -86,7 +86,7 @@ def probe_score(
 
 
 def _by_length(lengths: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield (length, numbers of the documents with this probed length) for each length above 0."""
+    """Yield (length, numbers of the documents of which this many tokens are probed) for each length above 0."""
     for length in np.unique(lengths[lengths > 0]):
         yield int(length), np.flatnonzero(lengths == length)
 

@@ -125,8 +125,9 @@ class ShadowAttacks:
         features, is_in = [], []
 
         def read() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-            """Yield for each shadow (logit of each token's probability, whether the token's document was in its
-            training); append its document features and training mask to the lists of the caller."""
+            """Yield for each shadow model (logit of each token's probability, whether the token's document was in its
+            training set). Its document features and training mask are appended to the caller's lists ``features`` and
+            ``is_in``."""
             for said, known in shadows:
                 features.append(said.features)
                 is_in.append(known)
@@ -297,8 +298,8 @@ class ShadowControl(TypedDict, total=False):
 def shadow_scores(
     attacks: ShadowAttacks, names: Iterable[str], target: DocumentScores, base: DocumentScores
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return attack name -> (document scores of the attacked model ``target``, document scores of the base model as
-    control), float64 (D,) each; NaN for documents that RMIA compares with.
+    """Return attack name -> two float64 arrays (D,): document scores of the attacked model ``target``, and of the base
+    model as a control. RMIA gives NaN for the documents of its reference population.
 
     If members are distinguishable in the base model, which saw no individual, the two sides differ by themselves.
     """

@@ -79,8 +79,8 @@ NUM_STEPS = 100
 
 
 def target_probabilities(k: int, noise: Noise | None) -> np.ndarray:
-    """Return the probability that a word which u members use passes the (perhaps noisy) threshold ``k`` and is a
-    prediction target, float64, by u from 0 until it is nearly 1."""
+    """Return the probability that a word is a prediction target, float64, by the number of members who use it: 0, 1, 2
+    and so on until it is nearly 1. Only words that pass the (perhaps noisy) threshold ``k`` are targets."""
     if noise is None:
         return (np.arange(k + BEYOND + 1) >= k).astype(np.float64)
     shares = noise.shares(k, MOST_USERS)
@@ -100,8 +100,8 @@ class WordLikelihood:
     shares: np.ndarray
 
     def log_likelihood_ratio(self, gains: np.ndarray, num_users: np.ndarray) -> np.ndarray:
-        """Return for each word, float64, the log likelihood ratio of "one more member than the ``num_users`` known ones
-        uses it" against "no one more does", from how much likelier the word became.
+        """Return for each word, float64, the log likelihood ratio of "one more member uses it" against "only the
+        ``num_users`` known ones do", from ``gains``, how much likelier training made the word.
 
         Parameters
         ----------
@@ -120,8 +120,9 @@ class WordLikelihood:
 
 
 def fit_likelihood(values: np.ndarray, users: np.ndarray, shares: np.ndarray) -> WordLikelihood | None:
-    """Fit normal distributions to the scores of words that are prediction targets and of words that are not, by
-    expectation maximisation with known shares of targets; None if either kind is too rare.
+    """Fit one normal distribution to the scores of words that are prediction targets and one to the others, by
+    expectation maximisation. ``shares`` has the probability of being a target by number of users. None if either kind
+    is too rare.
 
     Parameters
     ----------
@@ -201,8 +202,8 @@ class _MemberScores:
         self.counts = np.bincount(pairs[0], minlength=num_words)
 
     def of(self, words: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return for each pair of a word and a member (the word's score in the member's texts, float64, 0 if it is not
-        in them; whether it is, bool)."""
+        """Return two arrays for pairs of a word and a member (or household): the word's score in that member's texts,
+        float64, 0 if it does not occur there; whether it occurs, bool."""
         keys = words * self._num_units + units
         place = np.searchsorted(self._keys, keys)
         found = np.append(self._keys, -1)[place] == keys
@@ -264,8 +265,8 @@ class ThresholdAudit:
             self._of_owners = spelt, unit, owned & (spelt != NO_SURFACE), ~in_span & (spelt != NO_SURFACE)
 
     def occurrences_of_names(self, k: int) -> _Pairs | None:
-        """Return the occurrences of each protected name in other members' texts, outside marked spans, where it is a
-        target only if no member owns it; None without marked spans."""
+        """Return where protected names occur in other members' texts outside of marked spans. A name is a prediction
+        target there only if no member is its owner. None if no spans are marked."""
         if self._of_owners is None:
             return None
         spelt, unit, owned, free = self._of_owners
@@ -285,9 +286,8 @@ class ThresholdAudit:
         return _occurrences_of(owner[asked], word[asked], spelt, unit, np.flatnonzero(free & self.is_member[unit]))
 
     def occurrences_by_num_users(self, k: int, num_users: int) -> _Pairs:
-        """Return the occurrences, in other members' texts, of words that exactly ``num_users`` individuals use, each
-        with the user whose membership it tests. With ``num_users`` = k all other users are members, with more at least
-        k of them."""
+        """Return the occurrences in other members' texts of the words that ``num_users`` individuals use, each with the
+        user whose membership it tests. The other users include at least k members; for ``num_users`` = k all are."""
         key = (k, num_users)
         if key not in self._known:
             others, supports = self._num_other_members, self._support[self._word_of_pair]
@@ -298,12 +298,13 @@ class ThresholdAudit:
 
     @property
     def _num_other_members(self) -> np.ndarray:
-        """Number of members who use the word of each (word, individual) pair, that individual aside; int array."""
+        """For each (word, individual) pair, the number of members other than this individual who use the word, int
+        array."""
         return np.asarray(self._member_support[self._word_of_pair] - self.is_member[self._unit_of_pair])
 
     def _occurrences(self, is_chosen: np.ndarray) -> _Pairs:
-        """Return all occurrences, in other members' texts, of the words whose (word, individual) pairs are in the mask
-        ``is_chosen``; the individual is the one attacked."""
+        """Return the occurrences of words in the texts of members other than the attacked individual. ``is_chosen`` is
+        a mask over (word, attacked individual) pairs."""
         of_members = np.flatnonzero(self.is_member[self._units])
         found = _occurrences_of(
             self._unit_of_pair[is_chosen], self._word_of_pair[is_chosen], self._spelt, self._units, of_members
@@ -345,8 +346,8 @@ class ThresholdAudit:
         )
 
     def _attack_owners(self, scores: np.ndarray, k: int) -> KindAttack | None:
-        """Return the result of the attack on owners of protected names: members' names, never targets, become less
-        likely in others' texts. None if a side has fewer than `FEWEST` owners."""
+        """Return the result of the attack on owners of protected names. A member's name is never a target, so training
+        makes it less likely in others' texts. None if fewer than `FEWEST` owners are members, or are not."""
         pairs = self.occurrences_of_names(k)
         if pairs is None:
             return None
@@ -355,7 +356,7 @@ class ThresholdAudit:
 
     def _attack_by_likelihood(self, scores: np.ndarray, k: int, noise: Noise | None) -> KindAttack | None:
         """Return the result of the attack that sums, over an individual's words with about k users, the log likelihood
-        ratios of being one of them; None if too few words are targets, or are not."""
+        ratio of being one of them. None if too few words are prediction targets, or too few are not."""
         shares = target_probabilities(k, noise)
         tells = np.flatnonzero(np.diff(shares) > 0)
         of_members = self._mean_scores_by_member(scores)
@@ -388,12 +389,13 @@ class ThresholdAudit:
 
     def _attack_pairs(self, token_scores: np.ndarray, occurrences: _Pairs, k: int | None = None) -> KindAttack:
         """Return the result of the attack that scores an individual by the mean score of their words in other
-        individuals' texts; ``k`` as for `_subject_attack`."""
+        individuals' texts. At most ``k`` individuals share a word's score; None: the most exposed members are not
+        counted."""
         return self._subject_attack(*_word_scores(token_scores, occurrences), k, is_mean=True)
 
     def _subject_scores(self, subject_and_word: np.ndarray, values: np.ndarray, *, is_mean: bool) -> np.ndarray:
-        """Return the mean or sum of ``values`` over each attacked individual's words, float64 (individuals,), NaN
-        without a word; ``subject_and_word``, int (2, n), has the (individual, word) of each value."""
+        """Return each individual's mean or sum of ``values`` over their words, float64 (individuals,), NaN without a
+        word. ``subject_and_word``, int (2, n), has the individual and the word of each value."""
         codes, number = np.unique(subject_and_word[0], return_inverse=True)
         totals = np.bincount(number, values, minlength=len(codes))
         result = np.full(len(self.is_member), np.nan)
@@ -404,7 +406,7 @@ class ThresholdAudit:
         self, subject_and_word: np.ndarray, values: np.ndarray, k: int | None, *, is_mean: bool
     ) -> KindAttack:
         """Return AUC and true-positive rates of the attack that scores an individual by the mean or sum of ``values``
-        over their words.
+        over their words; ``subject_and_word``, int (2, n), has the individual and the word of each value.
 
         Up to ``k`` individuals share the score of a word; None skips the count of most exposed members, as for a
         control.
@@ -447,9 +449,9 @@ class ThresholdAudit:
     def _resample_words(
         self, subject_and_word: np.ndarray, values: np.ndarray, is_mean: bool, fpr: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw bootstrap resamples of the words; return the AUC and the share of members identified at the
-        false-positive rate ``fpr`` in each, float64 (num_bootstrap,) each. Individuals without a drawn word are left
-        out."""
+        """Draw bootstrap resamples of the words. Return two float64 arrays (num_bootstrap,): the AUC in each, and the
+        share of members identified at the false-positive rate ``fpr``. Individuals without a drawn word are left out.
+        """
         subject, word = subject_and_word
         codes, column = np.unique(subject, return_inverse=True)
         words, row = np.unique(word, return_inverse=True)
@@ -476,8 +478,8 @@ class ThresholdAudit:
 
 
 def _widen_by_draws(estimate: Estimate, drawn: np.ndarray) -> Estimate:
-    """Return a share or AUC with its interval over individuals widened by the interval over words, whose bootstrap
-    values are ``drawn``."""
+    """Return a share or AUC whose interval, over individuals, is widened to account for the choice of words too.
+    ``drawn`` has its values in bootstrap resamples of the words."""
     if estimate.value is None:
         return estimate
     drawn = drawn[np.isfinite(drawn)]
@@ -492,8 +494,9 @@ def _occurrences_of(
     unit_of_row: np.ndarray,
     rows_to_search: np.ndarray,
 ) -> _Pairs:
-    """Return where the words of attacked individuals (pairs ``subjects``, ``words``) occur in texts of others: a row
-    for each occurrence, among the rows ``rows_to_search`` of the table of words, ``unit_of_row`` says whose."""
+    """Return the places in others' texts where the words of attacked individuals occur. An individual and a word are
+    paired in ``subjects`` and ``words``; the other arrays give the word and the user of each place, and the places to
+    search."""
     order = rows_to_search[np.argsort(word_of_row[rows_to_search], kind="stable")]
     first, end = (np.searchsorted(word_of_row[order], words, side=side) for side in ("left", "right"))
     lengths = end - first
@@ -505,7 +508,7 @@ def _occurrences_of(
 
 def _word_scores(token_scores: np.ndarray, occurrences: _Pairs) -> tuple[np.ndarray, np.ndarray]:
     """Return the distinct (attacked individual, word) pairs, int (2, n), and a score of each, float64 (n,): the mean of
-    ``token_scores`` over each other individual's occurrences, then over these individuals."""
+    ``token_scores`` where the word occurs in each other individual's texts, averaged over these individuals."""
     known = np.isfinite(token_scores[occurrences.place])
     columns = np.stack([occurrences.subject[known], occurrences.word[known], occurrences.other[known]])
     return _group_means(*_group_means(columns, token_scores[occurrences.place[known]], num=3), num=2)

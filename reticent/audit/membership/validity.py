@@ -64,8 +64,8 @@ WITHOUT_COPIES = "held-out people with near-copies of members’ documents left 
 def keep_without_near_copies(
     codes: np.ndarray, is_member: np.ndarray, has_near_copy: np.ndarray | None
 ) -> np.ndarray | None:
-    """Return the mask of individuals, bool (individuals,), without held-out ones who hold near-copies of members'
-    documents. None if nobody looked for these, or too few (a share of at most `SHARE`) hold any.
+    """Return a mask of all individuals but the held-out ones who hold near-copies of members' documents, bool
+    (individuals,). None if near-copies were not searched for, or at most a share `SHARE` of them hold any.
 
     Parameters
     ----------
@@ -79,8 +79,8 @@ def keep_without_near_copies(
 
 
 def index_mask_by_code(codes: np.ndarray, is_kept: np.ndarray | None) -> np.ndarray | None:
-    """Return a mask of individuals in the order of ``codes`` (ascending) as a bool array indexed by code, True for
-    absent codes; None stays None."""
+    """Return ``is_kept``, a mask in the order of the ascending ``codes`` of individuals, as a bool array with an entry
+    for each possible code, True for codes that are absent; None stays None."""
     if is_kept is None:
         return None
     found = np.ones(int(codes[-1]) + 1 if len(codes) else 0, dtype=bool)
@@ -115,12 +115,12 @@ def detectable_auc(num_members: int, num_nonmembers: int) -> float | None:
 
 
 def is_over_chance(auc: Estimate | None) -> bool:
-    """Whether the interval of an AUC lies above chance; False if its lower end is chance itself."""
+    """Whether the interval of an AUC lies above 0.5; False if its lower end is exactly 0.5."""
     return auc is not None and auc.low is not None and auc.low > CHANCE
 
 
 def holds_chance(auc: Estimate) -> bool:
-    """Whether the interval of an AUC contains chance, its ends included; True if there is no interval."""
+    """Whether the interval of an AUC contains 0.5, at its ends too; True if there is no interval."""
     return auc.low is None or auc.high is None or auc.low <= CHANCE <= auc.high
 
 
@@ -175,8 +175,8 @@ def with_attack_verdicts(models: Sequence[ModelEvidence]) -> list[ModelEvidence]
 
 
 def _why_rates_invalid(model: ModelEvidence, base: ModelEvidence | None) -> str | None:
-    """Return why leak rates prove nothing if members were listed, not drawn at random: the base model already leaks
-    measurably more of one side. None if they are valid."""
+    """Return the reason why leak rates prove nothing, for members that were listed and not drawn at random: the base
+    model already leaks measurably more from one side. None if they are valid."""
     if base is None or not model.split_given or model is base:
         return None
     both = (base.excess or {}).get("both")
@@ -187,8 +187,8 @@ def _why_rates_invalid(model: ModelEvidence, base: ModelEvidence | None) -> str 
 
 
 def _why_unproven_without_base(kind: KindMembership, model: ModelEvidence, base: ModelEvidence | None) -> str | None:
-    """Return why attacks by this kind of word prove nothing: the split was given, there is no base model, and no AUC
-    differs from that of words without any model. None if this does not hold."""
+    """Return the reason why attacks by one kind of word prove nothing: the members were given, there is no base model,
+    and no attack's AUC differs from that of words without any model. None if one of these is not so."""
     if base is not None or not model.split_given:
         return None
     return None if any(_beats_blind(attack.auc, model) for attack in kind.attacks.values()) else WITHOUT_BASE
@@ -204,8 +204,8 @@ def _beats_blind(auc: Estimate, model: ModelEvidence) -> bool:
 
 
 def fault_of_split(base: ModelEvidence) -> str | None:
-    """Return why the run is at fault: the sides of a split drawn at random differ in words, length or dates more than
-    one in a thousand would; None if they do not."""
+    """Return the reason why the run must be faulty: members and others were drawn at random, but differ so much in
+    words, length or dates that only one random draw in a thousand would. None if they do not."""
     for blind in (base.blind, base.blind_holdout):
         if not base.split_given and blind and blind.p_value is not None and blind.p_value < FAULT:
             return f"{blind.by or 'words'} alone tell the two sides, which one run in a thousand does by chance"
@@ -215,8 +215,8 @@ def fault_of_split(base: ModelEvidence) -> str | None:
 def why_sides_differ(
     model: ModelEvidence, base: ModelEvidence | None, controls: Callable[[ModelEvidence], Iterable[Estimate | None]]
 ) -> str | None:
-    """Return why attacks without shadow models prove nothing on a given split: members and others differ without the
-    model, in words or under the base model. None if they do not.
+    """Return the reason why attacks without shadow models prove nothing for a given list of members: members and others
+    differ even without the model, in their words or under the base model. None if they do not.
 
     Parameters
     ----------
@@ -282,8 +282,8 @@ def _simultaneous_auc(name: str, model: ModelEvidence, auc: Estimate) -> Estimat
 
 
 def _control_aucs(name: str, measured: MeasuredAttack, base: ModelEvidence) -> Iterator[Estimate | None]:
-    """Yield the AUCs that should be 0.5 if the attack is valid: its blind baseline on the holdout, if it scores that,
-    and its control, or else the base model's."""
+    """Yield the AUCs that must be 0.5 for the attack to be valid: that of its control or, without one, of the same
+    attack on the base model; for an attack on holdout documents also that of their words without a model."""
     if name in ON_HOLDOUT and base.blind_holdout is not None:
         yield base.blind_holdout.auc
     yield measured.control or _auc_of(base, name) or _auc_of(base, "loss")
