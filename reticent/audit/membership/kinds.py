@@ -254,8 +254,9 @@ class KindAudit:
                 def total(
                     values: np.ndarray, known: np.ndarray, is_in: np.ndarray, textbook: bool = textbook
                 ) -> np.ndarray:
-                    """Return each individual's sum of LiRA scores over documents, float64 (I,), from the documents'
-                    ``values`` and their values under the shadows, ``known``."""
+                    """Return each individual's sum of LiRA scores over their documents, float64 (I,). ``values`` has
+                    the documents' log-probabilities under the attacked model, ``known`` those under each shadow model.
+                    """
                     return self.aggregate_to_individuals(_lira(values, known, is_in, textbook), is_total=True)
 
                 found[name] = Compared(

@@ -134,7 +134,8 @@ def _draw_cumulative(name: str, lines: Sequence[_Line], t: Texts, k: int | None 
 
 
 def _k_note(k: int, t: Texts) -> str:
-    """Return the note of a panel that left of its dotted line fewer than k individuals use a word."""
+    """Return a note for a plot with a dotted line at the threshold: words to the left of the line are used by fewer
+    than k individuals."""
     return t("plots.left_of_the_dotted_line_fewer_than_k", k=k)
 
 
@@ -152,8 +153,8 @@ def _log_ticks(axis: Any, top: float, t: Texts) -> None:
 
 
 def draw_by_n(corpus: CorpusEvidence, t: Texts = ENGLISH) -> list[Drawing]:
-    """Return bar charts of identifying n-grams by n, all and those that contain no shorter one: distinct, occurrences,
-    and number per person (Fig. 14); empty with a single n."""
+    """Return bar charts of identifying n-grams against n, of all and of those that contain no shorter identifier:
+    distinct n-grams, occurrences, number per individual (Fig. 14 of [@boutet2025]); empty with a single n."""
     rows = corpus.identifiers_by_n or []
     if len(rows) < 2:
         return []

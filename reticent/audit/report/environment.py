@@ -46,8 +46,8 @@ def template_environment(t: Texts, package: str = "reticent.audit.report") -> ji
 
 
 def mark_attributes(*texts: str | Mark) -> Markup:
-    """Return the marks (machine-readable statements on a model) of texts as ``data-`` attributes of an HTML element;
-    several values of one field are joined by "|"."""
+    """Return ``data-`` attributes for an HTML element from the marks that texts carry (machine-readable statements on a
+    model); several values of one field are joined by "|"."""
     marks = list(dict.fromkeys(
         mark for text in texts for mark in ((text,) if isinstance(text, Mark) else marks_of(text))
     ))  # fmt: skip
@@ -56,8 +56,8 @@ def mark_attributes(*texts: str | Mark) -> Markup:
 
 
 def _marked_html(sentences: Iterable[str]) -> Markup:
-    """Return sentences as HTML: each that carries marks (machine-readable statements on a model) in a ``span`` with
-    these as attributes."""
+    """Return sentences as HTML. A sentence that carries marks (machine-readable statements on a model) is put into a
+    ``span`` with the marks as attributes."""
     span = Markup("<span{}>{}</span>")
     parts = [span.format(mark_attributes(text), str(text)) if marks_of(text) else escape(text) for text in sentences]
     return Markup(" ").join(parts)

@@ -44,8 +44,8 @@ MEASURES: tuple[tuple[str, float | None, Measure], ...] = (
 
 @styled
 def epoch_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
-    """Return panels of utility, Privacy (share of identifiers not predicted; Figs. 7 and 9, unfolded) and the loss
-    attack's AUC by epoch, as inline SVG; empty if no recipe has two checkpoints."""
+    """Return panels of utility, Privacy (share of identifiers not predicted) and the AUC of the loss attack, each
+    against the number of training epochs, as inline SVG; empty if no recipe has two checkpoints."""
     groups = groups_of(models)
     recipes = {group: by_recipe(models, group) for group in groups}
     if all(len(entries) < 2 for found in recipes.values() for entries in found.values()):
@@ -87,8 +87,8 @@ def _draw_panel(
     limits: tuple[float, float] | None,
     t: Texts,
 ) -> str:
-    """Return one panel of a measure by epoch, a line for each recipe, as inline SVG; ``row`` is (name, value by chance
-    or None, measure)."""
+    """Return one panel of a measure against the number of training epochs, a line for each recipe, as inline SVG.
+    ``row`` is (name of the measure, its value by chance or None, function that takes a model and returns it)."""
     slug, chance, measure = row
     title = t(f"plots.epochs.{slug}.title")
     figure, axis = new_panel(group.short_title(t, title, in_two_lines=True), width=3.7)

@@ -43,8 +43,8 @@ MEASURES: tuple[tuple[str, Measure], ...] = (
 
 @styled
 def epsilon_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
-    """Return panels of utility and of the strongest attack's AUC at the last checkpoints by epsilon, as inline SVG;
-    empty if no recipe was trained with two epsilons."""
+    """Return panels of utility and of the strongest attack's AUC against epsilon (of differential privacy), at the last
+    checkpoints, as inline SVG; empty if no recipe was trained with two epsilons."""
     panels = []
     for group in groups_of(models):
         last = last_of(models, group)
@@ -54,8 +54,8 @@ def epsilon_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[
 
 
 def _private_arms(models: Sequence[ModelEvidence]) -> Arms:
-    """Return recipe -> (epsilon, model) of its differentially private trainings, ascending, for recipes with at least
-    two epsilons."""
+    """Return recipe -> list of (epsilon, model), by ascending epsilon, for the recipes trained with differential
+    privacy at two epsilons or more."""
     found: Arms = {}
     for model in models:
         shown = parse_guarantee(model.guarantee or "")

@@ -109,8 +109,8 @@ STYLE: Any = {
 
 
 def family(recipe: str) -> str:
-    """Return the key in `LOOKS` of a recipe's plot style, by its name; a classifier or a tagger has that of its
-    starting model."""
+    """Return the name of a recipe's plot style, a key of `LOOKS`, from the recipe's name. A classifier or a tagger has
+    the style of the language model that it starts from."""
     recipe = recipe.rpartition("/")[2]
     if recipe == "base":
         return "base"
@@ -137,7 +137,7 @@ def look_of(recipe: str) -> Look:
 
 
 def key(recipe: str) -> str:
-    """Return the legend key of a recipe (line and marker) as a small inline SVG; its name must be written beside it."""
+    """Return a recipe's line and marker for a legend, as a small inline SVG without the recipe's name."""
     look = look_of(recipe)
     dash = "" if look.line == "-" else f' stroke-dasharray="{" ".join(f"{1.6 * d:g}" for d in look.line[1])}"'
     shade = f"var(--r-{look.slug},{look.light})"
@@ -240,8 +240,8 @@ def _shorten_numbers(match: re.Match[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a name as text that can be drawn: printable characters only, 20 at most, of its beginning and its end, in
-    which long names differ."""
+    """Return a name without characters that cannot be drawn. A name over 20 characters is shortened to its beginning
+    and its end, in which long names differ."""
     shown = "".join(c for c in text if c.isprintable())
     return shown if len(shown) <= 20 else f"{shown[:10]}…{shown[-9:]}"
 
@@ -278,7 +278,8 @@ def estimate_in_words(estimate: Estimate | None, t: Texts = ENGLISH) -> str:
 
 
 def value_in_words(estimate: Estimate, t: Texts = ENGLISH) -> str:
-    """Return an estimate's value in words, for an alternative text: "above" or "below" it if only a bound is known."""
+    """Return an estimate's value as text for an alternative text; if only a bound is known, "above" or "below" precedes
+    it."""
     shown = _two_digits(estimate.value or 0.0, t)
     if estimate.bound == "above":
         return t("common.above_value", value=shown)
@@ -296,14 +297,14 @@ def alt_text(t: Texts, title: str, parts: Iterable[str]) -> str:
 
 
 def marker_offset(number: int, num_markers: int, step: float, room: float = 0.8) -> float:
-    """Return the offset of the marker ``number`` of ``num_markers`` beside each other, centred on 0 and ``step`` apart,
-    so that they do not overlap, but all within ``room``, so that each is nearest to its own place."""
+    """Return by how much to move marker number ``number`` of ``num_markers`` that share a position, so that they stand
+    ``step`` apart, centred on the position; closer if they would otherwise fill more than ``room``."""
     return (number - (num_markers - 1) / 2) * min(step, room / num_markers)
 
 
 def epoch_factor(number: int, num_markers: int, epochs: Iterable[int]) -> float:
-    """Return the factor of the epochs at which the line ``number`` of ``num_markers`` is drawn, on an axis with all of
-    these ``epochs``."""
+    """Return the factor by which the epochs of line number ``number`` of ``num_markers`` are multiplied on a
+    logarithmic axis, so that the markers of different lines at the same epoch do not overlap."""
     gaps = np.diff(np.log2(sorted(set(epochs))))
     return float(2 ** marker_offset(number, num_markers, 0.09, 0.8 * min(gaps, default=1.0)))
 
@@ -317,9 +318,9 @@ def marker_fills(estimates: Sequence[Estimate], colour: str) -> list[str]:
 def draw_recipe_line(
     axis: Any, points: Sequence[tuple[float, Estimate]], recipe: str, *, factor: float = 1.0, shift: float = 0.0
 ) -> None:
-    """Draw a recipe's line through ``points``, (x, estimate) each, with an interval at each point and, as a band, the
-    range over its trainings with other seeds. x is multiplied by ``factor`` and moved by ``shift``, so that the markers
-    of several recipes do not overlap."""
+    """Draw a recipe's line through ``points`` (x, estimate), with an interval at each point and a band over its
+    trainings with other seeds. ``factor`` and ``shift`` move x, so that the markers of several recipes do not overlap.
+    """
     look = look_of(recipe)
     x = np.array([row[0] for row in points]) * factor + shift
     value, low, high = values_and_ends(row[1] for row in points)
@@ -334,7 +335,8 @@ def draw_recipe_line(
 
 
 def epoch_axis(axis: Any, epochs: Iterable[int]) -> None:
-    """Make the x axis binary logarithmic with a label at each epoch that has room for one; the last has it first."""
+    """Make the x axis logarithmic (base 2) with a tick at each epoch. A tick gets its label if there is room, starting
+    from the last epoch."""
     ticks = sorted(set(epochs))
     axis.set_xscale("log", base=2)
     room, before, labels = 0.09 * np.log2(1.35**2 * ticks[-1] / ticks[0]), np.inf, []

@@ -92,13 +92,14 @@ class Outcomes:
         return {result.risk: result for result in row.results} if row else {}
 
     def is_found(self, model: ModelEvidence, risk: str) -> bool:
-        """Return whether an attack measurably found something for this risk of a model, above or below the
-        threshold."""
+        """Return whether an attack found a measurable leak of this risk in a model, be it above or below the
+        threshold.
+        """
         result = self.results(model).get(risk)
         return result is not None and is_found(result)
 
     def is_any_found(self, model: ModelEvidence) -> bool:
-        """Return whether an attack measurably found something for any risk of a model."""
+        """Return whether an attack found a measurable leak of any risk in a model."""
         return any(map(is_found, self.results(model).values()))
 
     def outcome(self, model: ModelEvidence, risk: str) -> str:
@@ -176,8 +177,8 @@ def _canary_sentence(audit: AuditEvidence, t: Texts) -> Iterable[str]:
 
 
 def _short_answer(sides: dict[Group, dict[str, ModelEvidence]], outcomes: Outcomes, t: Texts) -> Iterable[str]:
-    """Yield the sentences of the short answer: models trained against their own rule, learned identifiers, revealed
-    membership. ``sides`` has the last checkpoints by group of models and recipe."""
+    """Yield the sentences of the report's short answer: which models were trained on targets their recipe protects,
+    learned identifiers, or reveal members. ``sides`` has the last checkpoints by group of models and recipe."""
     trained = [(g.display_name(r, t), m) for g, last in sides.items() for r, m in last.items() if r != "base"]
     broken = [(r, m) for r, m in trained if broken_rule(m)]
     if broken:
@@ -228,8 +229,8 @@ def _short_answer(sides: dict[Group, dict[str, ModelEvidence]], outcomes: Outcom
 
 
 def _is_unjudgeable(model: ModelEvidence, outcomes: Outcomes) -> bool:
-    """Return whether nothing can be said on membership: every attack is invalid, as members and others differ without
-    the model, and none found anything."""
+    """Return whether nothing can be said about membership in the model's training set: members and others differ even
+    without the model, which makes every attack invalid, and no leak was found."""
     return only_invalid(model) and not outcomes.is_found(model, "individual")
 
 
@@ -301,8 +302,8 @@ def _model_sentences(
 
 
 def _name_with_best_attack(recipe: str, model: ModelEvidence, outcomes: Outcomes, risk: str, t: Texts) -> str:
-    """Return the model's name with the figure that reveals its members: the AUC of the best attack on whole texts, or
-    the figure in the table of risks if that is farther from chance."""
+    """Return the model's name with the figure that best reveals its members: the AUC of the strongest attack on whole
+    texts, or the figure of the given risk in the table if that is farther from chance."""
     best, result = strongest_attack(model), outcomes.results(model)[risk]
     is_area = (result.found_at_most if result.found else result.number_at_most) is None
     decided = _distance(result.found_estimate if result.found else result.estimate, CHANCE if is_area else 0.0)
@@ -317,8 +318,8 @@ def _distance(estimate: Estimate | None, chance: float) -> float:
 
 
 def _name_with_number(recipe: str, result: RiskResult, t: Texts) -> str:
-    """Return the model's name with the figure on this risk that shows a leak most surely or, without one, the figure
-    that decided the outcome."""
+    """Return the model's name with one figure of a risk: the one that shows a leak most clearly or, without a leak, the
+    one that decided the outcome."""
     found = (result.found, result.found_estimate, result.found_at_most)
     what, estimate, own = found if result.found else (result.what, result.estimate, result.number_at_most)
     if what is None:
@@ -331,8 +332,8 @@ def _name_with_number(recipe: str, result: RiskResult, t: Texts) -> str:
 
 
 def _other_emission_sentence(model: ModelEvidence, outcomes: Outcomes, t: Texts) -> Iterable[str]:
-    """Yield, if members' identifiers are not predicted measurably more often than others', a sentence on another
-    measurable sign of learned identifiers; nothing without one."""
+    """Yield a sentence on another sign that a model learned identifiers, if it does not predict members' identifiers
+    measurably more often than others' and there is such a sign."""
     result = outcomes.results(model).get("emission")
     if result and result.found and not leaks_more(model):
         yield t("findings.found_otherwise", number=found_number(result, t))
@@ -443,7 +444,7 @@ def _individuals_sentence(audit: AuditEvidence, t: Texts) -> str:
 
 
 def _list_sentence(audit: AuditEvidence, t: Texts) -> Iterable[str]:
-    """Yield the sentence on where the list of members comes from, for a model that was trained elsewhere."""
+    """Yield a sentence on where the list of members comes from, if the model was trained elsewhere."""
     if (subject := subject_settings(audit)) is not None:
         yield t("facts.where_the_list_comes_from", statement=subject.get("statement"))
 
@@ -538,7 +539,8 @@ def _negative_control_sentences(base: ModelEvidence, kind: str, t: Texts) -> Ite
 
 
 def _last_ledgers(checkpoints: dict[Group, Checkpoints], t: Texts) -> Ledgers:
-    """Return (name, model, ledger, the counts of its prediction targets) of each last checkpoint that has a ledger."""
+    """Return (name, model, count of its prediction targets) of each last checkpoint whose training counted them (in its
+    ledger)."""
     last = [(g.display_name(r, t), entries[-1]) for g, recipes in checkpoints.items() for r, entries in recipes.items()]
     return [(name, model, model.ledger) for name, model in last if model.ledger]
 
@@ -579,8 +581,8 @@ def _guarantee_sentences(checkpoints: dict[Group, Checkpoints], audit: AuditEvid
 
 
 def joint_epsilon_sentence(audit: AuditEvidence, t: Texts) -> Iterable[str]:
-    """Yield, if several private trainings and heads share the documents, a sentence with the epsilon of all of them
-    together, or that none can be given."""
+    """Yield a sentence with the epsilon of all private trainings together, or that none can be given, if several
+    language models, classifiers or taggers were trained with differential privacy on the same documents."""
     charged = list(_charged_guarantees(audit))
     if len(charged) < 2:
         return
@@ -596,8 +598,8 @@ def joint_epsilon_sentence(audit: AuditEvidence, t: Texts) -> Iterable[str]:
 
 
 def _charged_guarantees(audit: AuditEvidence) -> Iterable[str]:
-    """Yield the guarantee of each private training of a language model, of all seeds, and of each private head, which
-    starts from a checkpoint of one of them, or from the base."""
+    """Yield the differential-privacy guarantee of each private training on the documents: language models of all seeds,
+    and classifiers and taggers, one for each checkpoint or base model that they start from."""
     num_trainings = {}
     for model in last_checkpoints(audit.models, audit.cell):
         num_trainings[model.model, model.recipe] = model.num_trainings or 1
@@ -735,7 +737,8 @@ def next_step_sentences(
 
 
 def _not_to_share_sentences(trained: list[Named], outcomes: Outcomes, audit: AuditEvidence, t: Texts) -> Iterable[str]:
-    """Yield sentences on the models that must not be shared, each with the first reason that applies."""
+    """Yield sentences that name the models which must not be shared, each model with the first reason that applies to
+    it."""
     said = [(r, m) for r, m in trained if outcomes.outcome(m, "emission") == BEYOND]
     if said:
         text = t("findings.do_not_share", count=len(said), names=_join_names(said, t))
@@ -769,8 +772,8 @@ def _not_to_share_sentence(name: str, row: ModelRisks, t: Texts) -> Marked:
 
 
 def _has_found_emission(model: ModelEvidence, outcomes: Outcomes, outcome: str) -> bool:
-    """Return whether learned identifiers were found in a model while its risk *emission* has this ``outcome`` against
-    its threshold."""
+    """Return whether attacks found that the model learned identifiers (the risk *emission*) and the risk has this
+    ``outcome`` in the verdict."""
     return outcomes.is_found(model, "emission") and outcomes.outcome(model, "emission") == outcome
 
 
@@ -783,8 +786,8 @@ def _has_no_finding(model: ModelEvidence, outcomes: Outcomes) -> bool:
 
 
 def _earlier_checkpoint(recipe: str, entries: Sequence[ModelEvidence], t: Texts) -> str:
-    """Return a sentence on the latest earlier checkpoint in which neither learned identifiers nor membership can be
-    measured; empty without one."""
+    """Return a sentence that names the latest checkpoint before the last in which neither learned identifiers nor
+    membership can be measured; empty without one."""
     for model in reversed(entries[:-1]):
         attack, own, last = strongest_attack(model), utility_of(model), utility_of(entries[-1])
         quiet = not is_distinguishable(model) and not leaks_more(model)

@@ -10,8 +10,8 @@ from reticent.audit.texts import ENGLISH, NO_BREAK, Texts, digits_beside, outwar
 
 
 def value(estimate: Estimate | None, digits: int = 3, t: Texts = ENGLISH) -> str:
-    """Return an estimate's value as text in the language of ``t``; a dash if there is none, if it is 0 or 1 without an
-    interval, or if value and interval are all 0."""
+    """Return an estimate's value as text in the language of ``t``. A dash stands for a missing value, for 0 or 1
+    without an interval, and if the value and both ends of its interval are 0."""
     if estimate is None or estimate.value is None:
         return "–"
     if estimate.value in (0, 1) and (estimate.low is None or estimate.high is None):
@@ -25,8 +25,8 @@ def value(estimate: Estimate | None, digits: int = 3, t: Texts = ENGLISH) -> str
 
 
 def ends(estimate: Estimate | None, digits: int = 3, t: Texts = ENGLISH) -> str:
-    """Return an estimate's interval as text, for the small line under its value, rounded outwards for a 0 or 1; empty
-    without one, and where the value is a dash."""
+    """Return an estimate's interval as text, "low to high"; empty without an interval or if the value is shown as a
+    dash. For a value of 0 or 1 it is rounded outwards."""
     if estimate is None or estimate.low is None or estimate.high is None or value(estimate) == "–":
         return ""
     assert estimate.value is not None  # else it is a dash
@@ -35,7 +35,8 @@ def ends(estimate: Estimate | None, digits: int = 3, t: Texts = ENGLISH) -> str:
 
 
 def beside(number: float, threshold: float, t: Texts = ENGLISH) -> str:
-    """Return a number as text with enough digits to show on which side of ``threshold`` it lies."""
+    """Return a number as text, to be shown next to a threshold, with enough digits to show on which side of
+    ``threshold`` it lies."""
     return t.number(number, digits_beside(threshold, number))
 
 
@@ -50,8 +51,8 @@ def spread_of_trainings(estimate: Estimate | None, t: Texts = ENGLISH) -> str:
 
 
 def leaks(part: Privacy, cell: int, t: Texts = ENGLISH) -> tuple[str, str]:
-    """Return two texts for a table cell: the number of predicted identifiers, and below it their total with, for a
-    zero, an upper bound of the leak rate."""
+    """Return two texts for a table cell: how many identifiers the model predicted, and out of how many. If it predicted
+    none, the second text also has an upper bound of the leak rate."""
     total, leaked = part.num_identifiers, part.num_leaked
     if total is None or part.types.value is None:
         return "–", t("numbers.too_few_identifiers") if total != 0 else t("numbers.no_identifiers")
@@ -83,17 +84,19 @@ def percent(share: float | None, t: Texts = ENGLISH) -> str:
 
 
 def at_most(part: Privacy, t: Texts = ENGLISH) -> str | None:
-    """Return the upper end of the leak rate's interval (1 - Privacy's lower end) as percent text, rounded up; None
+    """Return the upper bound of the leak rate (1 minus the lower end of Privacy) as percent text, rounded up; None
     without an interval."""
     low = part.types.low
     return None if low is None else t.percent(math.ceil(1000 * (1 - low) - 1e-9) / 1000)
 
 
 def interval_of(estimate: Estimate, t: Texts = ENGLISH) -> str:
-    """Return the interval of an estimate as percent text without percent signs."""
+    """Return the interval of an estimated share as text in percent, without percent signs."""
     return t.range(points(estimate.low, t), points(estimate.high, t))
 
 
 def points(share: float | None, t: Texts = ENGLISH) -> str:
-    """Return a share, or a difference of shares, as a number of percentage points without a sign; a dash for None."""
+    """Return a share, or a difference of shares, as text in percentage points without a percent sign; a dash for
+    None.
+    """
     return "–" if share is None else t.number(100 * share, 1, whole=100)

@@ -53,8 +53,8 @@ Recipes = dict[str, list[tuple[int, "LowCost"]]]
 
 @styled
 def low_cost_panels(models: Sequence[ModelEvidence], f1_of_all: float | None = None, t: Texts = ENGLISH) -> list[str]:
-    """Return panels on the attack that calls individuals with a predicted identifier members, as inline SVG: precision,
-    recall and F1 (Fig. 12), F1 by epoch and by adversary's knowledge (Fig. 13).
+    """Return panels on the attack that declares an individual a member if the model predicts one of their identifiers,
+    as inline SVG: precision, recall and F1, then F1 by epoch and by the share of documents that the adversary knows.
 
     ``f1_of_all`` is the F1 of declaring everybody a member, the trivial baseline.
     """
@@ -75,14 +75,14 @@ def low_cost_panels(models: Sequence[ModelEvidence], f1_of_all: float | None = N
 
 
 def _narrow_panel(group: Group, title: str, note: str, t: Texts, height: float = 3.0) -> tuple[Any, Any, str]:
-    """Return a new narrow panel of a group of models: its figure, its axes, and its title in one line."""
+    """Return a new, narrow plot for a group of models: figure, axes, and its title as one line."""
     figure, axis = new_panel(group.short_title(t, title, in_two_lines=True), note, width=3.7, height=height)
     return figure, axis, group.short_title(t, title)
 
 
 def _low_cost_bars(recipes: Recipes, group: Group, note: str, f1_of_all: float | None, t: Texts) -> str:
-    """Return the panel of precision, recall and F1, by recipe, of the attack that calls individuals with a predicted
-    identifier members, as inline SVG."""
+    """Return the panel, as inline SVG, of precision, recall and F1 by recipe for the attack that declares an individual
+    a member if the model predicts one of their identifiers."""
     figure, axis, title = _narrow_panel(group, t("plots.last_checkpoint"), note, t, max(3.0, 0.4 * len(recipes)))
     said = []
     if f1_of_all is not None:
@@ -110,8 +110,8 @@ def _low_cost_bars(recipes: Recipes, group: Group, note: str, f1_of_all: float |
 def _low_cost_epochs(
     recipes: Recipes, group: Group, note: str, f1_of_all: float | None, all_epochs: list[int], t: Texts
 ) -> str:
-    """Return the panel of F1 by epoch of the attack that calls individuals with a predicted identifier members, as
-    inline SVG; ``f1_of_all`` is the F1 of calling everybody a member."""
+    """Return the panel, as inline SVG, of F1 by epoch for the attack that declares an individual a member if the model
+    predicts one of their identifiers. ``f1_of_all`` is the F1 of declaring everybody a member."""
     figure, axis, title = _narrow_panel(group, t("plots.f1_against_epochs"), note, t)
     trained = {r: [row for row in entries if row[0]] for r, entries in recipes.items()}
     trained = {r: entries for r, entries in trained.items() if entries}
@@ -135,8 +135,8 @@ def _low_cost_epochs(
 
 
 def _low_cost_shares(recipes: Recipes, group: Group, note: str, f1_of_all: float | None, t: Texts) -> str:
-    """Return the panel of F1, by the share of documents that the adversary knows, of the attack that calls individuals
-    with a predicted identifier members, as inline SVG."""
+    """Return the panel, as inline SVG, of F1 by the share of documents that the adversary knows, for the attack that
+    declares an individual a member if the model predicts one of their identifiers."""
     figure, axis, title = _narrow_panel(group, t("plots.f1_against_knowledge"), note, t)
     said = []
     if f1_of_all is not None:
@@ -239,7 +239,9 @@ def _recall_and_precision(measured: MeasuredAttack) -> tuple[np.ndarray, np.ndar
 
 
 def _draw_roc(axis: Any, measured: MeasuredAttack, look: Look, floor: float) -> None:
-    """Draw the ROC step curve with its band: at a fixed threshold the true positives are binomial over individuals."""
+    """Draw an attack's ROC curve as steps, with a band of pointwise exact binomial intervals of the true-positive
+    rate.
+    """
     from scipy import stats
 
     fpr, tpr = (np.array(rates, dtype=float) for rates in (measured.roc.fpr, measured.roc.tpr))
@@ -290,8 +292,8 @@ def auc_panels(models: Sequence[ModelEvidence], attacks: Sequence[str], t: Texts
 
 @styled
 def kind_panels(models: Sequence[ModelEvidence], t: Texts = ENGLISH) -> list[str]:
-    """Return panels of the AUC of membership attacks by kind of word (rare, direct, …) at the last checkpoints, as
-    inline SVG: of LiRA, else of the reference or the loss attack."""
+    """Return panels of the AUC of a membership attack by kind of word (rare, direct, …) at the last checkpoints, as
+    inline SVG. The attack is LiRA or, if it was not made, the reference or the loss attack."""
     chosen = [m for m in models if m.by_kind]
     panels = []
     for group in groups_of(models, chosen):

@@ -155,7 +155,8 @@ class Label(NamedTuple):
 
 
 def _label_rows(detected: Sequence[Detected]) -> list[Label]:
-    """Return each label that detectors give, with its number of spans by detector, the labels with most spans first."""
+    """Return the labels of identifiers that detectors give, each with its number of spans by detector, sorted by
+    falling number of spans."""
     found: dict[str, list[Detected]] = {}
     for row in detected:
         found.setdefault(row.label, []).append(row)
@@ -192,16 +193,16 @@ def _inversion_results(models: Sequence[ModelEvidence]) -> list[InvertedKind]:
 
 
 def _largest_unicity(corpus: CorpusEvidence) -> UnicityRow | None:
-    """Return the row on the share of individuals whom m common words single out, for the largest m that all sampled
-    individuals reach; None without any."""
+    """Return the row for the largest m in the table of the share of individuals whom m common words identify together,
+    among the m for which all sampled individuals could be tested; None without any."""
     rows = [row for row in corpus.unicity or [] if row.share.value is not None]
     full = [row for row in rows if row.share.n == rows[0].share.n]
     return full[-1] if full else None
 
 
 def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
-    """Return the report page as HTML; ``audit`` has means over seeds, ``judged_audit`` each training, for the
-    verdicts."""
+    """Return the report page as HTML. ``audit`` has means over trainings with different seeds; ``judged_audit`` has
+    each training, on which the verdicts are based."""
     from reticent.audit.membership.asking import EVERY_ATTACK  # with the scoring, which imports torch
 
     cell, models, corpus = audit.cell, audit.models, audit.corpus
@@ -290,16 +291,16 @@ def _head_attacks(heads: Sequence[ModelEvidence]) -> list[str]:
 
 
 def _common_forms(models: Sequence[ModelEvidence]) -> list[tuple[str, int]]:
-    """Return (name of a part of the identifiers, number of its spellings that are protected though too common, other
-    spellings included, to identify anyone) for parts with any."""
+    """Return (type of identifier, number of spellings) for the spellings that are protected although enough individuals
+    use the word in other spellings that it identifies nobody; types without any are left out."""
     first = models[0].privacy if models else {}
     found = ((PARTS[part], own.num_common) for part, own in first.items())
     return [(part, number) for part, number in found if number]
 
 
 def _false_identifiers(models: Sequence[ModelEvidence]) -> list[tuple[float, int | None, int | None]]:
-    """Return (share, number of false identifiers, number of all) for each adversary with only that share of the
-    documents; a false one identifies nobody in the whole corpus."""
+    """Return (share of the documents known, number of false identifiers, number of all) for each adversary who does not
+    know all documents. A false identifier looks rare to the adversary but identifies nobody in the whole corpus."""
     rows = models[0].low_cost.by_graph_share if models and models[0].low_cost else []
     return [(row.share, row.num_false, row.num_identifiers) for row in rows if row.share < 1 and row.num_identifiers]
 
@@ -373,12 +374,13 @@ def _environment(t: Texts) -> Any:
 
 
 def factor(estimate: Estimate | None) -> str:
-    """Return the value of an estimated likelihood ratio as text of two digits, a dash if there is none; see `times`."""
+    """Return an estimated likelihood ratio as text with two significant digits; a dash if there is none."""
     return times(None if estimate is None else estimate.value)
 
 
 def times(number: float | None) -> str:
-    """Return a likelihood ratio as text of two significant digits, as a power of ten from 10,000 on; a dash for None.
+    """Return a likelihood ratio as text with two significant digits, in the form 1.0e+04 from 10,000 on; a dash for
+    None.
 
     >>> times(0.5), times(99.7), times(1234.0), times(99999.0)
     ('0.5', '100', '1,200', '1.0e+05')
@@ -419,7 +421,8 @@ def self_html(
     language: Language,
     invented: bool,
 ) -> str:
-    """Return, as HTML, the page on which a person sees what a model reveals about themselves.
+    """Return a page as HTML that tells a person how likely a model is to reveal items about them, such as their phone
+    number.
 
     Parameters
     ----------
@@ -440,7 +443,7 @@ def self_html(
 
 
 def _one_in(likelihood: float, t: Texts) -> str:
-    """Return the n of a likelihood of 1 in n as text, with two significant digits."""
+    """Return the number n as text, with two significant digits, of a likelihood of "1 in n"."""
     if likelihood <= 0 or 1 / likelihood > 1e12:
         return t("self.more_than", n="10¹²")
     number = 1 / likelihood
@@ -449,6 +452,6 @@ def _one_in(likelihood: float, t: Texts) -> str:
 
 
 def _percent_of_chance(chance: float) -> str:
-    """Return a chance in percent as text with one decimal."""
+    """Return a probability as text in percent, with one decimal and without a percent sign."""
     share = 100 * chance
     return "< 0.1" if share < 0.1 else f"{share:.1f}"

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 
 def _tradeoff_points(entries: Sequence[ModelEvidence]) -> tuple[Any, ...]:
-    """Return (models, utilities, Privacies) of the entries that have both a utility and a Privacy (share of identifiers
-    not predicted); the latter two as (values, lows, highs), float64."""
+    """Return (models, their utilities, their Privacies = shares of identifiers not predicted) of the entries that have
+    both. Utilities and Privacies are each (values, lower ends, upper ends), float64."""
     points = [(m, ordinary_utility(m.utility.heldout, m.objective), m.privacy["both"].types) for m in entries]
     usable = [(m, utility, privacy) for m, utility, privacy in points if has_value(utility) and has_value(privacy)]
     return (
@@ -105,8 +105,8 @@ def _draw_tradeoff(axis: Any, models: Sequence[ModelEvidence], group: Group, t: 
 
 
 def _tradeoff_note(models: Sequence[ModelEvidence], group: Group, t: Texts) -> str:
-    """Return the note that no model of the group predicts a share `LITTLE` of ordinary words right; empty if one
-    does."""
+    """Return a note that every model of the group predicts less than the share `LITTLE` of ordinary words correctly;
+    empty if one predicts more."""
     values = [ordinary_utility(m.utility.heldout, m.objective) for m in last_of(models, group)]
     known = [v.value for v in values if v is not None and v.value is not None]
     if not known or max(known) >= LITTLE:

@@ -110,7 +110,8 @@ def _distinct_looks(probe: ProbeEvidence) -> list[tuple[ProbedModel, Look]]:
 
 
 def _probed_pairs(probe: ProbeEvidence) -> Iterator[tuple[str, str]]:
-    """Yield each distinct (type of item asked for, association level of the prompt) that any model was probed with."""
+    """Yield each pair (type of item asked for, association level) that any model was probed with; the level says how
+    much else about the person the prompt has."""
     pairs = [(r.target, r.level) for m in probe.models for r in m.results if r.likelihood]
     yield from dict.fromkeys(pairs)
 
@@ -128,8 +129,8 @@ def _target_name(target: str) -> str:
 
 @styled
 def factor_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
-    """Return panels of how many times likelier a model finds a subject's true item (such as a phone number) than
-    another subject's: a panel for each association level, a row for each type of item."""
+    """Return panels of how many times likelier a model finds a person's true item (such as a phone number) than another
+    person's, as inline SVG: a panel for each association level, a row for each type of item."""
     panels = []
     for level in dict.fromkeys(level for _, level in _probed_pairs(probe)):
         targets = [target for target, at in _probed_pairs(probe) if at == level]
@@ -284,7 +285,7 @@ def sweep_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
 
 
 def _size_lines(probe: ProbeEvidence) -> dict[str, list[Point]]:
-    """Return line name -> (million parameters, exact match) of models that differ only in size."""
+    """Return line name -> list of (million parameters, exact-match rate), for models that differ only in size."""
     alike: dict[tuple[str, str], list[ProbedModel]] = {}
     for model in probe.models:
         recipe, of, _ = model.name.partition(" of ")

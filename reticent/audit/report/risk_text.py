@@ -154,8 +154,8 @@ def shown_models(audit: AuditEvidence, words: Texts) -> list[ShownModel]:
 
 
 def explained(recipe: Recipe, k: int, words: Texts, *, n: int = 1) -> str:
-    """Return a sentence on what a recipe trains a model to predict and what not: words and n-grams of up to ``n`` words
-    that fewer than ``k`` individuals use."""
+    """Return a sentence that explains what a model trained by this recipe learns to predict and what not. Words and
+    n-grams of up to ``n`` words count as rare if fewer than ``k`` individuals use them."""
     parts = []
     if recipe.text == "pseudonymised":
         parts.append(words("verdict.names_and_numbers_that_were_found_were"))
@@ -293,8 +293,8 @@ def found_mark(row: ModelRisks, result: RiskResult) -> Mark:
 
 
 def outcome_in_words(result: RiskResult, words: Texts) -> tuple[str, str]:
-    """Return (sign, words) for the outcome of a risk; a leak that was measured but is below the threshold is said to be
-    found."""
+    """Return (symbol, words) for the outcome of a risk. The words also say so if a leak was measured that is not beyond
+    the threshold."""
     sign, outcome = OUTCOMES[result.outcome]
     if result.reason == NOTHING_FOUND and not is_found(result):
         outcome = "verdict.nothing_found"
@@ -304,16 +304,16 @@ def outcome_in_words(result: RiskResult, words: Texts) -> tuple[str, str]:
 
 
 def found_in_words(row: ModelRisks, result: RiskResult, words: Texts) -> str:
-    """Return a sentence on the figure that shows a leak of this risk most surely; empty if there is none, or if it
-    already decides the outcome."""
+    """Return a sentence on the figure that shows a leak of this risk most clearly; empty if no leak was measured or if
+    that figure already decides the outcome."""
     if result.found is None or result.found == result.what or result.outcome == BEYOND:
         return ""
     return Marked(words("verdict.found", number=found_number(result, words)), found_mark(row, result))
 
 
 def found_number(result: RiskResult, words: Texts) -> str:
-    """Return the figure that shows a leak of this risk most surely, in words with its value, or with the reason why
-    that is not published; there must be one."""
+    """Return words for the figure that shows a measured leak of this risk most clearly, with its value or the reason
+    why the value is not published."""
     assert result.found is not None
     number, estimate = number_in_words(result.found, words), result.found_estimate
     if estimate is None or estimate.value is None:
@@ -324,8 +324,8 @@ def found_number(result: RiskResult, words: Texts) -> str:
 
 
 def deciding_marks(row: ModelRisks) -> list[Mark]:
-    """Return machine-readable marks of the risks that decide the overall verdict on a model (those with its outcome)
-    or, without any, of the verdict."""
+    """Return machine-readable marks of the risks that decide the verdict on a model, those whose outcome equals the
+    verdict; without any, one mark of the verdict itself."""
     found = [risk_mark(row, r) for r in row.results if r.relevant and r.outcome == row.outcome]
     return found or [Mark(model_name(row.recipe, row.model), "all", "verdict", row.outcome)]
 
@@ -430,8 +430,8 @@ def _verdict_reason(model: ShownModel, words: Texts) -> tuple[str, str]:
 
 
 def change_of(model: ShownModel, words: Texts) -> str:
-    """Return a sentence on what would change the verdict on a model or, if it is good, how long it holds; empty without
-    a verdict."""
+    """Return a sentence on what would change the verdict on a model or, if no risk is beyond its threshold, on how long
+    the verdict holds; empty without a verdict."""
     row = model.risks
     if row is None:
         return ""
@@ -463,7 +463,7 @@ def _broken_mark(model: ShownModel) -> Mark:
 
 
 def _needed_changes(deciding: list[RiskResult], words: Texts) -> list[str]:
-    """Return sentences on what would let these undecided risks be decided, from the reasons of their outcomes."""
+    """Return sentences on what to do so that these undecided risks of a model can be decided."""
     reasons = {result.reason for result in deciding}
     found = []
     if WITHOUT_TWIN in reasons:
@@ -509,8 +509,8 @@ def _plain_reason(result: RiskResult, words: Texts) -> str:
 
 
 def number_in_words(what: str, words: Texts) -> str:
-    """Return plain words, in the language of ``words``, for a figure's technical description ``what``, without the name
-    of the attack."""
+    """Return plain words, in the language of ``words``, for a figure with the technical description ``what``; the name
+    of the attack is left out."""
     what = re.sub(", attack .*", "", what)  # the name of the attack at its end
     for over in (ONE_SIDE, WITHOUT_COPIES, OVER_BASE, TOLD, ABOVE):
         if what.endswith(f", {over}"):

@@ -48,8 +48,8 @@ class Group:
         return t("common.recipe_of_model", recipe=recipe, model=self.model) if self.number else recipe
 
     def kind(self, t: Texts) -> str:
-        """Return the words that stand before "model" in a sentence: the objective's, and the section's name if the
-        objective has several."""
+        """Return the adjective for this group's models in a sentence ("masked", for example), with the section's name
+        if several sections have the same objective."""
         word = t(f"objectives.{self.objective}.kind")
         return f"{word} {self.model}" if self.number else word
 
@@ -58,13 +58,13 @@ class Group:
         return self._named(t, t(f"objectives.{self.objective}.title"), self.model)
 
     def models_title(self, t: Texts) -> str:
-        """Return the heading of the sentences about the group's models."""
+        """Return the heading above the report's sentences on this group's models."""
         models = t(f"objectives.{self.objective}.models")
         return t("common.models_of_model", models=models, model=self.model) if self.number else models
 
     @property
     def short_name(self) -> str:
-        """The section's name for a panel title: its beginning and end, in which the names of a job differ."""
+        """The name of the model section, shortened for a panel title to its beginning and end."""
         name = "".join(c for c in str(self.model) if c.isprintable())
         return name if len(name) <= 15 else f"{name[:7]}…{name[-7:]}"
 
@@ -151,8 +151,8 @@ def all_utility(side: SideUtility, objective: str) -> Estimate | None:
 
 
 def excess_of(model: ModelEvidence) -> tuple[Part, bool, Estimate] | None:
-    """Return the surest leak of identifiers, (part of the identifiers, whether it is over the base model, members'
-    excess rate), or the first one measured if none is sure; None if none was measured."""
+    """Return the clearest leak of identifiers as (type of identifier, whether the base model's leak rates are
+    subtracted, members' excess leak rate); the first one measured if none is significant, None if none was measured."""
     found = [
         (part, over_base, sides.excess)
         for over_base, parts in ((False, model.excess), (True, model.over_base))
@@ -165,8 +165,8 @@ def excess_of(model: ModelEvidence) -> tuple[Part, bool, Estimate] | None:
 
 
 def leaks_more(model: ModelEvidence) -> bool:
-    """Return whether members' identifiers are measurably predicted more often than held-out individuals' or, for those
-    over the base model, than before training."""
+    """Return whether the model predicts members' identifiers measurably more often than held-out individuals', as such
+    or in comparison with the base model."""
     excess = excess_of(model)
     return excess is not None and (excess[2].low or 0) > 0
 
@@ -268,8 +268,8 @@ def only_invalid(model: ModelEvidence) -> bool:
 
 
 def without_power(model: ModelEvidence) -> bool:
-    """Return whether no valid membership attack could be shown to work in a control, so that the failure of all proves
-    nothing."""
+    """Return whether a failure of all membership attacks proves nothing: none of the valid ones could be shown to
+    succeed on a control model."""
     verdicts = {attack.verdict for attack in model.membership.values()} - {INVALID}
     return verdicts == {NO_POWER}
 
@@ -281,13 +281,14 @@ def utility_of(model: ModelEvidence) -> float | None:
 
 
 def learned_little(last: dict[str, ModelEvidence]) -> bool:
-    """Return whether none of these models predicts a share `LITTLE` of ordinary words of held-out individuals right."""
+    """Return whether each of these models predicts less than the share `LITTLE` of ordinary words of held-out
+    individuals correctly."""
     values = [u for m in last.values() if (u := utility_of(m)) is not None]
     return bool(values) and max(values) < LITTLE
 
 
 def broken_rule(model: ModelEvidence) -> bool:
-    """Return whether the model was trained on targets that its recipe protects, by the count of its training."""
+    """Return whether the model's training count shows prediction targets that its recipe protects."""
     return model.ledger is not None and model.ledger.violations > 0
 
 

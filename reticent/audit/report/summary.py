@@ -131,8 +131,8 @@ def _estimate_text(estimate: Estimate | None, *, interval: bool = True) -> str:
 
 
 def copies_table(counts: Copies, t: Texts = ENGLISH) -> Table:
-    """Return the table of copied documents in a corpus, exact, near and by passage, each within individuals and across
-    them."""
+    """Return a table of a corpus's copied documents: exact copies, near copies and repeated passages, each within one
+    individual's documents and across individuals."""
     table = Table(box=box.SIMPLE_HEAD, padding=0, show_edge=False)
     table.add_column(t("terminal.copies.copies"), no_wrap=True)
     for column in ("documents", "clusters", "share"):
@@ -147,8 +147,8 @@ def copies_table(counts: Copies, t: Texts = ENGLISH) -> Table:
 
 
 def copies_line(counts: Copies, t: Texts = ENGLISH) -> str:
-    """Return sentences on how many words shared documents lift over the protection threshold k, and on the documents
-    left out as copies."""
+    """Return sentences on copies in a corpus: how many words reach the protection threshold k only because documents
+    are shared, and how many documents were left out as copies."""
     support, left_out = counts.support, counts.left_out
     return t(
         "terminal.of_documents_documents_and_words_words_of",

@@ -94,9 +94,8 @@ def _draw_corpus(name: str) -> Callable[[PlotContent], list[str]]:
 
 
 def _caption_writer(text_key: str, *more_keys: str, counts_panels: bool = False) -> Callable[[PlotContent, int], str]:
-    """Return a function that writes a plot's caption from the catalogue's text ``text_key``, followed by the texts
-    ``more_keys`` if there are several panels. With ``counts_panels`` the number of panels selects singular or
-    plural."""
+    """Return a function that writes a plot's caption: the text ``text_key`` of the catalogue, then ``more_keys`` if
+    there are several panels. With ``counts_panels`` the text's singular or plural follows the number of panels."""
 
     def caption(content: PlotContent, num_panels: int) -> str:
         """Return the caption of a plot with this number of panels."""
