@@ -28,7 +28,7 @@ def subject_settings(audit: AuditEvidence) -> Mapping[str, object] | None:
 
 
 def is_elsewhere(audit: AuditEvidence) -> bool:
-    """Whether the audited models were trained elsewhere, not by this job."""
+    """Whether the audited models were trained elsewhere, and not by the job of this audit."""
     return subject_settings(audit) is not None
 
 

@@ -64,7 +64,7 @@ class Marked(str):
 
 
 def marks_of(text: str) -> tuple[Mark, ...]:
-    """Return the marks (machine-readable statements on a model) that a text carries; empty if it carries none."""
+    """Return the machine-readable marks (statements on a model) that a text carries with it; an empty tuple if none."""
     return text.marks if isinstance(text, Marked) else ()
 
 
@@ -75,7 +75,7 @@ def model_name(recipe: str | None, section: str | None) -> str:
 
 @cache
 def catalogue() -> Mapping[str, Mapping[Language, Forms]]:
-    """Return key (dotted path in ``texts.toml``) -> language -> text, or forms of it by number."""
+    """Return the texts of ``texts.toml``: key (dotted path) -> language -> text, or its singular and plural."""
     return dict(_entries(tomllib.loads((files("reticent.audit") / "texts.toml").read_text(encoding="utf-8")), ""))
 
 
@@ -112,15 +112,14 @@ class Texts:
         return spaced(text) if self.language == "fr" else text
 
     def _is_singular(self, count: object) -> bool:
-        """Return whether a noun that follows this count is singular in this language (in French below 2, as after 0
-        and 1,5)."""
+        """Return whether this language uses the singular after this count; French does below 2, as after 0 and 1,5."""
         if isinstance(count, str):  # a fraction, see `epochs`
             return self.language == "fr" and float(count.replace(",", ".")) < 2
         return count == 1 or (self.language == "fr" and count == 0)
 
     def evidence(self, text: str) -> str:
-        """Return an English text of the evidence (a reason, a label) in this language; a text that the catalogue lacks,
-        such as a name, unchanged."""
+        """Return the translation into this language of an English text in the evidence, such as a reason or a label. A
+        text without translation, such as a name, is returned unchanged."""
         if self.language == "en":
             return text
         return self._translate_whole(text) or self._translate_parts(text) or text
@@ -153,7 +152,7 @@ class Texts:
         return f"{', '.join(parts[:-1])} {self('common.and')} {parts[-1]}"
 
     def apart(self, parts: Iterable[str]) -> str:
-        """Return the parts joined by semicolons, with the spacing of the language."""
+        """Return the parts joined by semicolons, with the spacing of this language."""
         return f"{THIN if self.language == 'fr' else ''}; ".join(parts)
 
     # ------------------------------------------------------------------ numbers
@@ -164,39 +163,41 @@ class Texts:
         return text.translate(FRENCH_SIGNS) if self.language == "fr" else text
 
     def number(self, value: float, digits: int = 2, whole: float = 1) -> str:
-        """Return a number with this number of decimals, more if it would seem to be 0 or ``whole``, and a typographic
-        minus sign; zero has no sign."""
+        """Return a number as text with ``digits`` decimals, or more where it would otherwise look like exactly 0 or
+        ``whole``."""
         text = f"{value:,.{_telling_digits(value, digits, whole)}f}"
         if float(text.replace(",", "")) == 0:
             text = text.removeprefix("-")
         return self.plain(text).replace("-", "\N{MINUS SIGN}")
 
     def count(self, number: int | None, cell: int = 0) -> str:
-        """Return a count as text; None is a count that is too small to publish ("fewer than ``cell``")."""
+        """Return a count as text. None, for a count too small to be published, becomes "fewer than ``cell``"."""
         return self("common.fewer_than", cell=cell) if number is None else self.plain(f"{number:,}")
 
     def epochs(self, number: float) -> int | str:
-        """Return a number of epochs as a ``count``: whole, or as text with two decimals at most."""
+        """Return a number of epochs: an int if it is whole, else a text with its decimals."""
         return int(number) if number == int(number) else self.plain(f"{number:g}")
 
     def percent(self, share: float, digits: int = 1) -> str:
-        """Return a share as percent text with this number of decimals, more if it would seem to be none or all."""
+        """Return a share as text in percent with ``digits`` decimals, or more where it would otherwise look like 0 % or
+        100 %."""
         return f"{self.number(100 * share, digits, whole=100)}{NO_BREAK}%"
 
     def range(self, low: str, high: str) -> str:
-        """Return "low to high" for the ends of an interval."""
+        """Return "low to high", in this language, from the texts of an interval's two ends."""
         return self("common.low_to_high", low=low, high=high)
 
     def threshold(self, at_most: float, *, area: bool) -> str:
-        """Return an upper limit as text with every digit that the job gives: as a number for an AUC (``area``), else in
-        percent."""
+        """Return an upper limit as text, with all digits that the job's configuration gives it: a plain number for a
+        limit on an AUC (``area``), else in percent."""
         exact = Decimal(f"{at_most if area else 100 * at_most:.10g}")
         digits = max(-int(exact.as_tuple().exponent), 2 if area else 0)
         return self.number(at_most, digits) if area else self.percent(at_most, digits)
 
     def value(self, estimate: Estimate | None, *, area: bool = False, threshold: float | None = None) -> str:
-        """Return an estimate's value as text, a number for an AUC (``area``), else in percent; a dash if there is none,
-        or a 0 or 1 without an interval. Its digits show on which side of ``threshold`` it lies."""
+        """Return an estimate's value as text: a plain number for an AUC (``area``), else in percent. It has enough
+        digits to show on which side of ``threshold`` it lies; a dash if it is missing, or 0 or 1 without an interval.
+        """
         if estimate is None or estimate.value is None:
             return "–"
         if estimate.value in (0, 1) and (estimate.low is None or estimate.high is None):
@@ -209,8 +210,8 @@ class Texts:
         return shown
 
     def interval(self, estimate: Estimate | None, *, area: bool = False, threshold: float | None = None) -> str:
-        """Return the ends of a confidence interval as text, rounded outwards for a 0 or 1; empty without an
-        interval."""
+        """Return an estimate's confidence interval as text, "low to high": plain numbers for an AUC (``area``), else in
+        percent. If the value is 0 or 1, the far end is rounded outwards; empty without an interval."""
         if estimate is None or estimate.value is None or estimate.low is None or estimate.high is None:
             return ""
         digits = _num_decimals(estimate, area, threshold)
@@ -218,7 +219,8 @@ class Texts:
         return self.range(self._number_text(low, area, digits), self._number_text(high, area, digits))
 
     def _number_text(self, value: float, area: bool, digits: int) -> str:
-        """Return a number as text with this many decimals: as it is for an AUC (``area``), else in percent."""
+        """Return a number as text: a plain number with ``digits`` decimals for an AUC (``area``), else in percent with
+        ``digits`` - 2 decimals."""
         return self.number(value, digits) if area else self.percent(value, digits - 2)
 
     def date(self, created: str) -> str:
@@ -233,15 +235,15 @@ ENGLISH = Texts("en")
 
 
 def _num_decimals(estimate: Estimate, area: bool, threshold: float | None) -> int:
-    """Return the number of decimals to show: two for an AUC (``area``), three for a share, more if it would otherwise
-    seem to lie on ``threshold``'s other side."""
+    """Return how many decimals of an estimate to show: two for an AUC (``area``), three for a share, and more where
+    rounding would move it to the other side of ``threshold``."""
     digits = 2 if area else 3
     return digits if threshold is None else digits_beside(threshold, estimate, digits)
 
 
 def outward_ends(value: float, low: float, high: float, digits: int) -> tuple[float, float]:
-    """Return an interval's ends such that with this number of decimals the bound of a 0 is not rounded to less, nor
-    that of a 1 to more.
+    """Return (low, high) of an interval, rounded outwards to ``digits`` decimals at one end: the upper end for a
+    ``value`` of 0, the lower for 1. Other ends stay as they are.
 
     >>> outward_ends(0.0, 0.0, 0.00037, 3), outward_ends(1.0, 0.99963, 1.0, 3)
     ((0.0, 0.001), (0.999, 1.0))
@@ -255,16 +257,16 @@ def outward_ends(value: float, low: float, high: float, digits: int) -> tuple[fl
 
 
 def _telling_digits(value: float, digits: int, whole: float) -> int:
-    """Return the fewest decimals, at least ``digits``, with which a number above 0 that is not ``whole`` is rounded to
-    neither; ``digits`` if nine are too few."""
+    """Return the number of decimals, ``digits`` or more, with which a positive number is not rounded to 0 or ``whole``;
+    ``digits`` if nine decimals are too few."""
     if value <= 0 or value == whole:
         return digits
     return next((more for more in range(digits, 10) if round(value, more) not in (0, whole)), digits)
 
 
 def digits_beside(threshold: float, estimate: Estimate | float | None, digits: int = 3) -> int:
-    """Return the fewest decimals, at least ``digits``, with which a number and its interval's ends, rounded, stay on
-    their side of ``threshold``; for an AUC below 0.5, of 1 - ``threshold``.
+    """Return the number of decimals, ``digits`` or more, with which rounding moves neither the number nor an end of its
+    interval across ``threshold``, or 1 - ``threshold`` (for AUCs below 0.5).
 
     >>> digits_beside(0.05, 0.0496), digits_beside(0.05, 0.05), digits_beside(0.05, 0.05002)
     (3, 3, 5)
@@ -275,7 +277,8 @@ def digits_beside(threshold: float, estimate: Estimate | float | None, digits: i
     known = [number for number in numbers if number is not None]
 
     def sides(number: float) -> tuple[bool, bool]:
-        """Return whether a number is above ``threshold``, and whether it is below 1 - ``threshold``."""
+        """Return two comparisons of a number: whether it is above ``threshold``, and whether it is below 1 -
+        ``threshold``."""
         return number > threshold, number < 1 - threshold
 
     agree = (more for more in range(digits, 9) if all(sides(round(n, more)) == sides(n) for n in known))

@@ -172,8 +172,8 @@ def _times_phrase(name: str, target: str, factor: float, t: Texts) -> str:
 
 @styled
 def density_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
-    """Return panels of the density of the likelihood (Fig. 3) and of the normalised likelihood (Fig. 6), subjects' true
-    items against those of other subjects."""
+    """Return panels, as inline SVG, of the density of the likelihood (Fig. 3 of [@kim2023]) and of the normalised
+    likelihood (Fig. 6) that a model gives to people's true items and to those of other people."""
     asked = [
         (number, model.name, result)
         for target, level in _probed_pairs(probe)
@@ -221,8 +221,8 @@ def _density_panel(
 
 @styled
 def gamma_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
-    """Return panels of the share of subjects whose true item a model gives within k queries (Eq. 3), by k: a panel for
-    each type of item and association level, a line for each model."""
+    """Return panels, as inline SVG, of the share of people whose true item a model gives within k queries (Eq. 3 of
+    [@kim2023]), by k: a panel for each type of item and association level, a line for each model."""
     panels = []
     for target, level in _probed_pairs(probe):
         figure, axis = new_panel(f"{_target_name(target)}, {level}", width=WIDTH, height=2.6)
@@ -255,8 +255,8 @@ def gamma_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
 
 @styled
 def sweep_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
-    """Return panels of the exact-match rate by number of templates, association level, beams and model size (Fig. 4),
-    each where it varies."""
+    """Return panels, as inline SVG, of the exact-match rate against the number of templates, the association level, the
+    number of beams and the model size (Fig. 4 of [@kim2023]), each if it varies."""
     # Of the model with the most exact matches: in a model without any, no setting has an effect.
     panels, first = [], max(probe.models, key=_mean_exact_match)
     results = [r for r in first.results if r.likelihood]
@@ -368,8 +368,8 @@ def soft_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
 
 @styled
 def soft_sweep_panels(probe: ProbeEvidence, t: Texts = ENGLISH) -> list[str]:
-    """Return panels of how many times likelier a soft prompt makes the true item, by number of training subjects, of
-    soft tokens, and initialisation (Fig. 5)."""
+    """Return panels, as inline SVG, of how many times likelier a soft prompt makes a person's true item, against the
+    number of training subjects, the number of soft tokens, and the initialisation (Fig. 5 of [@kim2023])."""
     panels = []
     for sweep, value in SWEEPS:
         lines: dict[str, list[Point]] = {}

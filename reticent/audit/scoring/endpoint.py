@@ -68,7 +68,7 @@ def check_host(url: str, allowed: str | None) -> str:
 
 
 def is_endpoint(folder: Path) -> bool:
-    """Whether a model folder holds the address of a server (file `ENDPOINT`) instead of weights."""
+    """Whether a model folder has no weights but a file `ENDPOINT` with the address of a server that runs the model."""
     return (folder / ENDPOINT).is_file()
 
 
@@ -134,8 +134,8 @@ def _log_prob(value: Any) -> float:
 
 
 def _cached_log_probs(request: dict[str, Any], ids: list[int], cache: dict[str, Any], cache_file: IO[str]) -> Any:
-    """Return the `_token_log_probs` of these token ids from ``cache``, or from the server; then they are added to the
-    cache and its file."""
+    """Return the result of `_token_log_probs` for these token ids from ``cache``; if it is not there, ask the server
+    and add its answer to the cache and its file."""
     digest = hashlib.sha256(json.dumps([request["url"], request["model"], ids]).encode()).hexdigest()
     if digest not in cache:
         cache[digest] = _token_log_probs(request["url"], request["model"], ids)
@@ -151,8 +151,8 @@ def score_endpoint(
     window_length: int,
     progress: Callable[[int], None] | None = None,
 ) -> TokenScores:
-    """Return the scores of a store's tokens under a server's model; see `TokenScores`. Entropies, and which token is
-    likeliest if not the true one, are unknown; all are unscored if the server gives no log-probabilities.
+    """Return the scores of a store's tokens under the model on a server. Entropies are unknown, and so is the likeliest
+    token if it is not the true one. All tokens are unscored if the server gives no log-probabilities.
 
     Parameters
     ----------
@@ -203,8 +203,8 @@ def score_endpoint(
 
 
 def _cached_answers(file: Path, num: int = 2) -> Iterator[tuple[str, Any]]:
-    """Yield (digest of the request, answer) from the cache file of earlier runs, answers of ``num`` parts only; a
-    truncated line is skipped."""
+    """Yield (digest of the request, answer) from the cache file of earlier runs; an answer that is not a list of
+    ``num`` elements and a truncated line are skipped."""
     for line in file.read_text(encoding="utf-8").split("\n") if file.exists() else ():
         try:
             digest, *answer = json.loads(line)
@@ -242,8 +242,8 @@ class Server:
         seed: int = 0,
         progress: Callable[[int], None] | None = None,
     ) -> np.ndarray:
-        """Return the server's continuations of the prompts, its texts tokenised here: int64 (prompts, num_samples,
-        num_tokens), -1 after the end, as from `generate`.
+        """Return the server's continuations of the prompts as token ids, int64 (prompts, num_samples, num_tokens), -1
+        after the end. The texts that the server returns are tokenised here.
 
         A server may end a text where it likes.
 
@@ -318,9 +318,8 @@ class Server:
         return scores
 
     def retokenized(self, ids: np.ndarray, num_prefix: int) -> list[int]:
-        """Return the ids that the tokenizer gives to the text that ``ids`` add to their first ``num_prefix``, with the
-        space between them, which may differ from these ids.
-        """
+        """Decode ``ids`` and tokenise again the text after the first ``num_prefix`` of them; return its token ids. They
+        may differ from the given ones."""
         before, whole = self._tokenizer.decode([ids[:num_prefix].tolist(), ids.tolist()], skip_special_tokens=False)
         (made,) = self._tokenizer.encode([whole[len(before) :]])
         return made.ids

@@ -107,7 +107,8 @@ def generate(
     bf16: str = "auto",
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """Return generated token ids, int64 (prompts, num_samples, num_tokens); -1 after the end of a text.
+    """Return the token ids that a model generates after each prompt, int64 (prompts, num_samples, num_tokens), without
+    the prompt; -1 after the end of a text.
 
     Prompts of similar length share a batch, padded on the left; only equal lengths do where padding changes a model's
     output. The model's prefix token precedes each, as in training. Keys and values are cached between steps. For many
@@ -151,8 +152,8 @@ def generate(
     batches = np.split(order, starts[1:])
 
     def write(*, static: bool) -> None:
-        """Generate the continuations of all batches into the result; ``static``: with a compiled model, for which every
-        batch is filled up to the same number of rows."""
+        """Generate the continuations of all prompts, batch by batch, into the result. With ``static`` the model is
+        compiled, and every batch is filled up to the same number of rows."""
         config, done = _generation_config(decoding, num_tokens, num_samples, special, ends, static=static), 0
         with _seeded(seed, device_), without_own_settings(net), torch.inference_mode(not static):
             for rows in batches:
@@ -318,8 +319,8 @@ _moved: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 def _moved_by_padding(net: Any, special: SpecialIds, device: torch.device) -> bool:
-    """Whether left padding changes a model's next-token logits, as for RWKV; a batch then holds prompts of one length
-    only. Cached by model."""
+    """Whether padding on the left changes the logits that a model gives for the next token, as it does for RWKV;
+    prompts of different lengths then cannot share a batch. Cached by model."""
     if (known := _moved.get(net)) is not None:
         return known
     config = _generation_config(Decoding(temperature=0.0, may_end=True), 1, 1, special, [])

@@ -157,8 +157,8 @@ class _DocumentBatch:
     _slots: dict[bool, tuple[int, torch.Tensor | None]] = field(default_factory=dict)
 
     def arrange_by_document(self, values: torch.Tensor) -> torch.Tensor:
-        """Return a layer's inputs or output gradients, (B, T, ...) by row or (N, ...) by position, as (U, L, ...): for
-        each of U documents its positions, padded with zeros."""
+        """Sort the activations or gradients of a layer by document: from (rows, tokens, …) or (positions, …) to
+        (documents, positions, …), padded with zeros."""
         is_rows = values.ndim == 3 or not values.is_floating_point()
         expected = self.given.shape if is_rows else self.wanted.shape
         if values.shape[: len(expected)] != expected or values.ndim > 3:
@@ -194,12 +194,12 @@ class _LossWindows:
         self._kind = "cuda" if self.device.type == "cuda" else "cpu"
 
     def num_counted_tokens(self, documents: np.ndarray) -> np.ndarray:
-        """Return for each of these documents the number of its tokens whose loss counts."""
+        """Return for each of these documents the number of its tokens on which the loss is computed."""
         return np.asarray(self._totals[self.bounds[documents + 1]] - self._totals[self.bounds[documents]])
 
     def iter_batches(self, documents: np.ndarray) -> Iterator[np.ndarray]:
         """Yield arrays of document numbers, longest documents first, each as large as memory allows (`fits`). Documents
-        in which no token's loss counts are left out."""
+        without a token on which the loss is computed are left out."""
         documents = documents[self.num_counted_tokens(documents) > 0]
         documents = documents[np.argsort(-np.diff(self.windows.store.doc_offsets)[documents], kind="stable")]
         first = 0
@@ -221,7 +221,7 @@ class _LossWindows:
         return num_cells <= MAX_CELLS[self._kind] and is_small
 
     def _counted_windows(self, documents: np.ndarray) -> np.ndarray:
-        """Return the numbers of those windows of the documents that hold a token whose loss counts."""
+        """Return the numbers of the documents' windows that have a token on which the loss is computed."""
         spans = [np.arange(self.bounds[document], self.bounds[document + 1]) for document in documents.tolist()]
         windows = np.concatenate(spans)
         return np.asarray(windows[self.num_asked[windows] > 0])
@@ -263,8 +263,8 @@ class _LossWindows:
         return _DocumentBatch(num_documents, given, seen, wanted, labels, documents_of_windows, of_cells)
 
     def gradients(self, document: int) -> dict[Any, torch.Tensor]:
-        """Return weight -> gradient of one document's summed loss, computed by torch itself, to check those that the
-        hooks compute."""
+        """Return weight -> gradient of one document's summed loss, computed by torch's own backward pass, to check the
+        gradients computed by the hooks."""
         self.net.zero_grad(set_to_none=True)
         windows = self._counted_windows(np.array([document]))
         for start in range(0, len(windows), ROWS_AT_ONCE):
@@ -334,7 +334,8 @@ class _Layers:
 
     @classmethod
     def _weighted_modules(cls, module: Any) -> Iterator[Any]:
-        """Yield the modules that have trainable weights of their own; raise `_Unknown` for one of an unknown kind."""
+        """Yield the submodules that have trainable weights themselves, not only in their children; raise `_Unknown` for
+        one of an unknown kind."""
         own = {id(weight) for weight in module.parameters(recurse=False) if weight.requires_grad}
         below = {id(weight) for child in module.children() for weight in child.parameters()}
         if own - below:
@@ -409,8 +410,8 @@ class _Layers:
         output.register_hook(lambda back: self._on_backward(layer, read, back))
 
     def _on_backward(self, layer: Any, read: torch.Tensor, back: torch.Tensor) -> None:
-        """Collect a layer's input ``read`` and output gradient ``back`` over the documents' batches; at the last batch
-        add the layer's gradient norms."""
+        """Hook of the backward pass: collect a layer's input ``read`` and output gradient ``back``; when the last batch
+        of a group of documents is done, add the layer's gradient norms."""
         assert self._batch is not None
         here = self._batch.arrange_by_document(read), self._batch.arrange_by_document(back.float())
         if not self._is_last:

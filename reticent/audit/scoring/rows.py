@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 def states_of(model: Any, head: Any, **inputs: Any) -> tuple[torch.Tensor, Any]:
-    """Run a forward pass and return (last hidden states, key-value cache or None); without ``head``, logits in place of
-    the states.
+    """Run a forward pass; return the last hidden states and the key-value cache (or None). Without ``head``, the
+    model's output layer, logits take the place of the states.
 
     Parameters
     ----------
@@ -41,8 +41,8 @@ def states_of(model: Any, head: Any, **inputs: Any) -> tuple[torch.Tensor, Any]:
 
 
 def is_shareable(cache: Any) -> bool:
-    """Return whether a key-value cache can be copied to other rows with the same beginning: no sliding windows, no
-    recurrent states."""
+    """Return whether a key-value cache can be copied to other rows that begin with the same tokens: it can unless it
+    has sliding windows or recurrent states."""
     from transformers.cache_utils import DynamicLayer
 
     layers = getattr(cache, "layers", ())
@@ -68,8 +68,8 @@ def sum_log_probs(
     shared: int = 0,
     alike: int | None = None,
 ) -> np.ndarray:
-    """Return each row's summed natural log-probability of the tokens ``true`` by group, float64 (N, G). A causal model
-    reads ``shared`` first columns once for every ``alike`` consecutive rows, where they are equal.
+    """Return for each row the sum of the natural log-probabilities of the tokens ``true``, separately for each group of
+    tokens, float64 (N, G). A causal model reads columns that are equal in several rows only once.
 
     Parameters
     ----------
@@ -169,8 +169,8 @@ def sum_choices(
     *,
     attention: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return for each row and each of C alternative texts the summed log-probability at the cells in the mask
-    ``is_predicted`` (N, T), float64 (N, C); all cells of a row are predicted in one pass.
+    """Return for each row the summed log-probability of each of C alternative texts, float64 (N, C). Their tokens are
+    predicted at the cells in the mask ``is_predicted`` (N, T), all in one pass.
 
     Parameters
     ----------
@@ -196,8 +196,8 @@ def sum_choices(
 
 
 def _log_probs(states_ND: torch.Tensor, head: Any, tokens_NC: torch.Tensor) -> torch.Tensor:
-    """Return the log-probability of each of the tokens ``tokens_NC`` at its cell, float32 (N, C), from hidden states,
-    or from logits without a ``head``."""
+    """Return the log-probabilities of the candidate tokens ``tokens_NC``, float32 (N, C), from the hidden states at N
+    positions, or from logits if there is no ``head``."""
     with torch.autocast(states_ND.device.type, enabled=False):
         logits = states_ND.float() if head is None else head(states_ND.float()).float()
     return logits.gather(1, tokens_NC) - logits.logsumexp(-1, keepdim=True)
@@ -206,8 +206,9 @@ def _log_probs(states_ND: torch.Tensor, head: Any, tokens_NC: torch.Tensor) -> t
 def _states(
     model: Any, head: Any, ids_NT: torch.Tensor, mask: torch.Tensor | None, shared: int, alike: int
 ) -> torch.Tensor:
-    """Return the last hidden states (logits without a ``head``) from column ``shared`` on, (N, T - shared, D). Columns
-    before, equal in every ``alike`` rows, are read once where the cache allows it."""
+    """Return the last hidden states (without ``head``, logits) from column ``shared`` on, (N, T - shared, D). The
+    columns before are equal in every ``alike`` consecutive rows and are read once for these, if the model's cache
+    allows it."""
     if shared and mask is None and alike > 1:
         _, cache = states_of(model, head, input_ids=ids_NT[::alike, :shared], use_cache=True)
         if is_shareable(cache):
@@ -218,8 +219,8 @@ def _states(
 
 
 def padded_rows(encoded: Any, spans: np.ndarray, special: SpecialIds) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return N tokenised texts as three arrays (N, T), padded on the right: token ids, int64; a mark, int8, 0 for
-    tokens in the text's span, which are scored, and -1 for others; the attention mask, bool.
+    """Return N tokenised texts, padded on the right, as three arrays (N, T): token ids, int64; 0 for tokens to score
+    (inside the text's span), else -1, int8; attention mask, bool.
 
     Parameters
     ----------

@@ -86,7 +86,7 @@ def _gpu_kernel(device: torch.device) -> Callable[[torch.Tensor, torch.Tensor], 
 
 
 def _columns_by_torch(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return the six arrays of `score_logits`, computed by torch in float32 with autocast off."""
+    """Return the six arrays of `score_logits`, computed by torch in float32 even where mixed precision is on."""
     with torch.autocast(logits_NV.device.type, enabled=False):  # it would take the products for those of a model
         return _torch_columns(logits_NV, true_N)
 
@@ -175,7 +175,8 @@ def _score_rows(logits: np.ndarray, true: np.ndarray, reals: np.ndarray, integer
 
 @_jit
 def _exponentials(values: np.ndarray, top: np.float32, out: np.ndarray) -> None:
-    """Write exp(values - top), computed as 2^n exp(z) by integers and a polynomial, which the compiler vectorises."""
+    """Write exp(values - top) to ``out``, by a polynomial and arithmetic on the exponent bits, which the compiler can
+    vectorise."""
     bits = out.view(np.int32)
     half, one = np.float32(0.5), np.float32(1)
     for at in range(len(values)):
@@ -315,8 +316,8 @@ def score_information(
 
 
 def word_folds(store: TokenStore, folds: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return two arrays, int64 (num_tokens,), -1 outside words: the pass (fold, 0 to ``folds`` - 1) in which each
-    token's word is masked and predicted, and a number of the word, equal for equal words.
+    """Return two arrays, int64 (num_tokens,), -1 outside words: in which of the ``folds`` masking passes the token's
+    word is masked and predicted; and a number that is the same for equal words.
 
     The words of a document are assigned to folds in random order; its folds differ in size by one word at most.
     """
@@ -430,8 +431,8 @@ class Scorer:
                 self.score(input_ids, batch.attention, np.where(chosen, positions, -1))
 
     def _with_ends(self, ahead_BT: np.ndarray, positions_BT: np.ndarray, windows: np.ndarray) -> np.ndarray:
-        """Return ``ahead_BT``, the store position of the token that each cell predicts, plus, if ends of texts are
-        scored, their positions after all tokens of the store."""
+        """Return for each cell of a batch the store position of the token that it predicts, ``ahead_BT``. If ends of
+        texts are scored, the cell of a document's last token gets a position of its own behind the store's tokens."""
         if self._end is not None:
             documents = self.windows.documents[windows][:, None]
             last = positions_BT == self.store.doc_offsets[documents + 1] - 1
@@ -488,7 +489,7 @@ class Scorer:
             return logits_of(model, None if head is None else torch.nn.Identity(), input_ids, mask, cells)
 
     def _rows_at_once(self, width: int) -> int:
-        """Return how many rows of this width go through the models at once, by memory."""
+        """Return how many rows of ``width`` tokens go through the models in one forward pass, limited by memory."""
         whole = [model.config.vocab_size for model, head in zip(self.models, self._heads, strict=True) if head is None]
         if whole:  # the model makes all logits at once, not those of a few cells
             return max(1, MAX_LOGITS[self._kind] // max(1, max(whole) * width))
@@ -521,9 +522,9 @@ class Scorer:
     def _reduce_cells(
         self, states: torch.Tensor, head: Any, true_ids: torch.Tensor, vocabulary: int, num_own: int
     ) -> tuple[torch.Tensor, ...]:
-        """Return the six arrays of `score_logits` for the tokens ``true_ids`` from hidden states (logits without a
-        ``head``), in pieces that fit into memory; the first ``num_own`` are tokens of documents, the others ends of
-        texts."""
+        """Return the six arrays of `score_logits` for the tokens ``true_ids``, from hidden states (logits without a
+        ``head``), computed in pieces that fit into memory. The first ``num_own`` are tokens of documents, the others
+        ends of texts."""
         at_once = max(1, MAX_LOGITS[self._kind] // vocabulary)
         parts = [
             score_logits(cells if head is None else head(cells), true_here)
@@ -539,7 +540,8 @@ class Scorer:
         return tensor.pin_memory().to(self.device, non_blocking=True) if self._kind == "cuda" else tensor
 
     def _store_oldest(self) -> None:
-        """Copy the scores that have waited longest on the device into the arrays of results."""
+        """Move the scores of the batch that was computed first, among those still on the device, into the arrays of
+        results."""
         number, at, columns = self._pending.popleft()
         for name, column in zip(COLUMNS, columns, strict=True):
             self._scores[number][name][at] = column.cpu().numpy()
@@ -560,8 +562,8 @@ class _Information(Scorer):
         wanted: torch.Tensor,
         true: torch.Tensor,
     ) -> None:
-        """Store the InfoRMIA score of each token of ``true`` at the store positions ``at``, from the model's and the
-        reference's logits at the cells ``wanted`` of the flattened batch ``given``."""
+        """Store the InfoRMIA scores of the tokens ``true``, at the store positions ``at``. They are predicted at the
+        cells ``wanted`` of the flattened batch ``given``, by the model and by the reference model."""
         with torch.autocast(self._kind, dtype=torch.bfloat16, enabled=self._bf16):
             each = zip(self.models, self._heads, strict=True)
             both = [self._cell_states(model, head, given, mask, wanted) for model, head in each]

@@ -48,7 +48,8 @@ class TokenScores:
 
     @property
     def mean(self) -> np.ndarray:
-        """Expected log p under the model's own distribution at each position, float32: minus the entropy."""
+        """Mean log-probability over the vocabulary under the model's own distribution at each token's position (minus
+        the entropy), float32."""
         return -self.entropy
 
     @property
@@ -128,8 +129,8 @@ class BaseModelScores:
     asked: dict[str, np.ndarray] = field(default_factory=dict)
 
     def save(self, folder: Path) -> None:
-        """Write a base model's scores to files in ``folder``, one file for each kind that exists; they are as
-        confidential as the tokens."""
+        """Write a base model's scores to files in ``folder``, one file for each kind of scores that exists. They are as
+        confidential as the documents."""
         self.documents.to_parquet(folder / DOCUMENTS)
         if self.holdout is not None:
             self.holdout.to_parquet(folder / HOLDOUT)
@@ -141,7 +142,7 @@ class BaseModelScores:
     @classmethod
     def load(cls, folder: Path, path: Path, *, holdout: bool, candidates: bool) -> BaseModelScores:
         """Return the base model's scores that `save` wrote, with those of the holdout and of inversion candidates if
-        requested; raise `ArtifactError` if they cannot be read. Those of an earlier version lack ``asked``."""
+        requested; raise `ArtifactError` if they cannot be read. ``asked`` is empty if an earlier version wrote them."""
         return cls(
             path,
             TokenScores.from_parquet(folder / DOCUMENTS),

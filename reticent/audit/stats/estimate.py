@@ -89,16 +89,16 @@ class Estimate:
         return self.num_households or self.n or 0
 
     def over_households(self, num_individuals: int) -> Estimate:
-        """Return an estimate whose ``n`` counts households with that count in ``num_households`` instead, and ``n`` =
-        ``num_individuals``."""
+        """Return the estimate with the number of individuals as ``n``, given as ``num_individuals``. The present ``n``,
+        a number of households, moves to ``num_households``."""
         num_individuals = num_individuals if self.n else 0  # nothing to estimate
         return replace(
             self, n=num_individuals, num_households=self.n, method=self.method.replace("individual", "household")
         )
 
     def widened(self, below: float, above: float, lowest: float = 0.0) -> Estimate:
-        """Return the estimate with each half of its interval widened by an independent error, ``below`` or ``above``
-        (root of the sum of squares), clipped to ``lowest`` and 1."""
+        """Return the estimate with a wider interval: the half below the value by an independent error ``below``, the
+        half above by ``above`` (root of the sum of squares), clipped to ``lowest`` and 1."""
         if self.value is None or self.low is None or self.high is None:
             return self
         low = self.value - math.hypot(self.value - self.low, max(below, 0.0))
@@ -106,8 +106,8 @@ class Estimate:
         return replace(self, low=max(low, lowest), high=min(high, 1.0))
 
     def withhold_small_counts(self, raw: Estimate, cell: int) -> Estimate:
-        """Return the estimate as published: the numbers of ``raw``, the unpublished estimate, or none if 1 to ``cell``
-        - 1 individuals or households are behind them."""
+        """Return a publishable copy of the estimate, with the numbers of the unpublished ``raw``, or without numbers if
+        only 1 to ``cell`` - 1 individuals or households are behind them."""
         kept = replace(self, value=raw.value, low=raw.low, high=raw.high, n=raw.n, num_households=raw.num_households)
         return kept.withheld(cell) if 0 < raw.num_resampled < cell else kept
 
@@ -117,8 +117,8 @@ class Estimate:
         return replace(self, value=None, low=None, high=None, n=None, num_households=None, method=f"fewer than {cell}")
 
     def bounded(self, value: float, side: Literal["above", "below"], total: int | None = None) -> Estimate:
-        """Return the estimate with the bound ``value`` in place of its exact value, which would reveal a small count
-        and lies ``side``, "above" or "below", the bound.
+        """Return the estimate with a bound, ``value``, in place of its exact value, which would reveal a small count.
+        ``side`` says whether the exact value is "above" or "below" the bound.
 
         The interval would reveal it too. With ``total``, of which ``value`` is a share, it is that of the bound itself,
         so all small counts have the same interval.
@@ -134,8 +134,8 @@ class Estimate:
         return replace(self, value=value, low=low, high=high, bound=side)
 
     def as_share(self, total: int | None, cell: int) -> Estimate:
-        """Return a share of ``total`` individuals as published: a bound replaces it if 1 to ``cell`` - 1 individuals
-        make it up, or are missing from it."""
+        """Return a publishable share of ``total`` individuals: a bound replaces it if it counts only 1 to ``cell`` - 1
+        individuals, or all but so few."""
         if self.value is None or not total:
             return self
         # A rate over passages (an individual has several) can be positive and still less than one individual's share.
@@ -148,8 +148,8 @@ class Estimate:
 
 
 def simultaneous(estimate: Estimate, num: int, already: int = 1) -> Estimate:
-    """Return the estimate with a wider interval that holds simultaneously with those of ``num`` - 1 others (Bonferroni,
-    by normal quantiles).
+    """Return the estimate with its interval widened, by normal quantiles, so that it holds simultaneously with the
+    intervals of ``num`` - 1 other estimates (Bonferroni).
 
     ``already``: the interval is simultaneous for so many numbers already, and shall be for ``num`` such families.
     """

@@ -54,8 +54,8 @@ TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
 def far_ends(
     numerator: np.ndarray, denominator: np.ndarray, *, least_share: float = LEAST_SHARE
 ) -> tuple[float, float]:
-    """Return an interval (low, high) of a rate over few individuals: the end away from the nearer of 0 and 1 is
-    Clopper-Pearson's at the effective sample size; the other is the rate itself.
+    """Return an interval (low, high) of a rate over few individuals. The end farther from the nearer of 0 and 1 is
+    Clopper-Pearson's at the effective sample size; the other end is the rate itself.
 
     It is taken at the effective sample size [@korn1998], with one individual added, as an exact
     interval adds one event: as large as the individual of an average item, and with as high a rate as those who have
@@ -73,8 +73,8 @@ def far_ends(
 def _rare_side(
     numerator: np.ndarray, denominator: np.ndarray, least_share: float = LEAST_SHARE
 ) -> tuple[float, float, float]:
-    """Return three numbers for the rarer of the items counted and not counted: their share, by how much one more
-    individual would raise it, and its variance."""
+    """Return three numbers about the rarer outcome of a rate (hits, or misses): its share, by how much one more
+    individual would raise this share, and the share's variance."""
     total, items = denominator.sum(), np.abs(numerator)
     share = float(items.sum() / total)
     if share > 0.5:
@@ -85,8 +85,8 @@ def _rare_side(
 
 
 def skewed_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, float]:
-    """Return the Student t interval (low, high) of sum(numerator) / sum(denominator), a mean without limits, shifted
-    towards the longer tail for skewness.
+    """Return a Student t interval (low, high) of the mean sum(numerator) / sum(denominator), which need not lie between
+    0 and 1. It is shifted towards the longer tail if the distribution is skewed.
 
     A percentile bootstrap of few has at best the tails of a normal distribution; for exposures, whose tail is
     exponential, its upper end misses 12 of 100 times over 8 individuals.
@@ -105,8 +105,8 @@ def skewed_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, 
 
 
 def uneven_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, float]:
-    """Return the Student t interval (low, high) of sum(numerator) / sum(denominator) where denominators, such as
-    lengths of texts, differ much between individuals.
+    """Return a Student t interval (low, high) of sum(numerator) / sum(denominator), for denominators, such as lengths
+    of texts, that differ much between individuals.
 
     The individual with most of the items pulls the ratio towards their own, so their residual is too small; each
     residual is divided by one minus the individual's share of all items [@mackinnon1985]. The degrees of freedom are
@@ -121,8 +121,8 @@ def uneven_ends(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, 
 
 
 def num_rare(numerator: np.ndarray, denominator: np.ndarray) -> float:
-    """Return the effective number of individuals behind the rarer side of a rate: so many individuals with one item
-    each would give the same uncertainty."""
+    """Return the effective number of individuals behind the rarer outcome of a rate (hits, or misses): this many
+    individuals with one item each would give the same uncertainty."""
     share, step, variance = _rare_side(numerator, denominator)
     return share**2 * (1 - share) / (variance + step**2)
 
@@ -144,8 +144,8 @@ def square_and_add(a: Estimate, b: Estimate) -> tuple[float, float]:
 def score_auc_bounds(
     value: float, num_members: float, num_nonmembers: float, scores: np.ndarray, reach: float
 ) -> tuple[float, float]:
-    """Return the score interval (low, high) of an AUC of ``value``: the two AUCs that lie ``reach`` of their own
-    standard errors from it [@newcombe2006, method 5].
+    """Return the score interval (low, high) of an AUC: all true AUCs from which the observed ``value`` is at most
+    ``reach`` standard errors away, by the standard error at the true AUC [@newcombe2006, method 5].
 
     The standard error at 0.5 is that of the Mann-Whitney test, so no side is too small for it. ``scores`` are those
     of both sides: ties make it smaller, as in that test.
@@ -155,8 +155,8 @@ def score_auc_bounds(
     others = (num_members + num_nonmembers) / 2 - 1
 
     def is_inside(area: float) -> bool:
-        """Return whether the interval of the observed ``value`` covers the AUC ``area``: they differ by at most
-        ``reach`` standard errors at ``area``."""
+        """Return whether the true AUC ``area`` lies in the score interval: the observed ``value`` differs from it by at
+        most ``reach`` standard errors."""
         spread = area * (1 - area) * (1 + others * ((1 - area) / (2 - area) + area / (1 + area)))
         return (value - area) ** 2 <= reach**2 * untied * spread / (num_members * num_nonmembers)
 
@@ -171,14 +171,14 @@ def score_auc_bounds(
 
 
 def is_certain(value: float, members: np.ndarray, nonmembers: np.ndarray) -> bool:
-    """Whether an AUC is the same in every bootstrap resample: every member's score is above every non-member's, or
-    below, or all are tied. Both arrays are sorted."""
+    """Whether every bootstrap resample gives the same AUC: all members score above all non-members, or below them, or
+    all scores are equal. Both arrays are sorted."""
     return value in (0.0, 1.0) or members[0] == members[-1] == nonmembers[0] == nonmembers[-1]
 
 
 def certain_auc_bounds(value: float, num_pairs: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return the Clopper-Pearson interval (low, high) of an AUC of 0, 1 or 0.5 that no bootstrap varies: ``num_pairs``
-    disjoint pairs all have the same order, or are all tied."""
+    """Return the Clopper-Pearson interval (low, high) of an AUC of 0, 1 or 0.5 that is the same in every bootstrap
+    resample. ``num_pairs`` pairs of a member and a non-member, no individual in two pairs, are its trials."""
     bound = clopper_pearson(0, num_pairs, level=level, one_sided=value in (0.0, 1.0))[1]
     if value in (0.0, 1.0):
         return (0.0, bound) if value == 0 else (1 - bound, 1.0)
@@ -231,8 +231,8 @@ def bootstrap_of(num_bootstrap: int, seed: int, units: np.ndarray | None) -> Boo
 
 
 def clusters_of(individuals: np.ndarray | None, units: np.ndarray | None) -> np.ndarray | None:
-    """Return the number of each row's household, int64, from 0 without gaps; None if there are no households (``units``
-    None), so that individuals are resampled.
+    """Return the number of the household of each row, int64, from 0 without gaps; None if ``units`` is None: there are
+    no households, and individuals are resampled.
 
     Parameters
     ----------
@@ -273,8 +273,8 @@ def cluster_tops(values: np.ndarray, clusters: np.ndarray) -> np.ndarray:
 def iter_resamples(
     num: int, num_bootstrap: int, seed: int, *, rows: int | None = None, clusters: np.ndarray | None = None
 ) -> Iterator[np.ndarray]:
-    """Yield blocks of bootstrap resamples of ``num`` individuals, float64 (at most ``rows``, num): how often each is
-    drawn. Individuals of one household (``clusters``) are drawn together; ``rows`` does not change the draws."""
+    """Yield bootstrap resamples of ``num`` individuals in blocks, float64 (at most ``rows``, num): how often each is
+    drawn. Individuals with the same number in ``clusters`` (a household) are drawn together."""
     rows = rows or max(1, MAX_WEIGHTS // num)
     num_drawn = num if clusters is None else num_clusters(clusters)
     for done in range(0, num_bootstrap, rows):
@@ -306,8 +306,8 @@ def ratio_estimate(
     signed: bool = False,
     crowded: bool = True,
 ) -> Estimate:
-    """Return sum(numerator) / sum(denominator), each with an entry an individual, with a 95 % percentile bootstrap
-    interval over individuals.
+    """Return the rate sum(numerator) / sum(denominator) with a 95 % percentile bootstrap interval over individuals.
+    Each entry of the two arrays is one individual's.
 
     A rate of exactly 0 or 1 does not vary in a bootstrap; its far bound is Clopper-Pearson's over the individuals whose
     denominator is positive. Nor does a rate that is the same for all individuals; its bounds assume that as many others
@@ -365,8 +365,8 @@ def ratio_estimate(
 def _without_spread(
     numerator: np.ndarray, denominator: np.ndarray, unit: str, limit: float | None, signed: bool = False
 ) -> Estimate | None:
-    """Return the estimate with an exact interval if a bootstrap cannot give one (no individual or one, a rate of
-    exactly 0 or 1, equal rates), else None."""
+    """Return the estimate of a rate with an exact interval if a bootstrap cannot give one: at most one individual, a
+    rate of exactly 0 or 1, or equal rates of all individuals. Otherwise None."""
     numerator, denominator = _with_denominator(numerator, denominator)
     n = len(denominator)
     if n == 0:
@@ -399,8 +399,8 @@ def ratio_estimates(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> tuple[list[Estimate], np.ndarray]:
-    """Return (an estimate of each rate, one row of ``numerators`` and ``denominators``, over the same individuals, as
-    by `ratio_estimate`; the rates' bootstrap draws).
+    """Return (list of rates with intervals, their bootstrap draws) for several rates over the same individuals; each
+    row of ``numerators`` and ``denominators`` is one rate (see `ratio_estimate`).
 
     All rates are resampled together. So a number that combines several of them (an F1 of precision and recall) can have
     an interval too.
@@ -566,8 +566,8 @@ Sides = tuple[np.ndarray, np.ndarray]
 
 
 def roc_curve(members: np.ndarray, nonmembers: np.ndarray, *, max_points: int = 200) -> dict[str, list[float]]:
-    """Return {"fpr", "tpr"}: the rates at all thresholds, from (0, 0) to (1, 1), thinned to ``max_points``; empty if a
-    side is."""
+    """Return the ROC curve as {"fpr": rates, "tpr": rates} at all thresholds, from (0, 0) to (1, 1), thinned to
+    ``max_points``; both empty if there are no members or no non-members."""
     if len(members) == 0 or len(nonmembers) == 0:
         return {"fpr": [], "tpr": []}
     thresholds = np.unique(np.concatenate([members, nonmembers]))[::-1]
@@ -615,8 +615,8 @@ def auc_estimate(
 
 
 def is_narrow(value: float, sizes: tuple[float, float]) -> bool:
-    """Return whether a bootstrap interval of this AUC would be too narrow, because one of the two sizes is small or few
-    individuals are ranked wrongly."""
+    """Return whether a bootstrap interval of this AUC would be too narrow, because one of the two sample sizes is
+    small, or few individuals are ranked wrongly."""
     return min(sizes) < FEW_ON_A_SIDE or min(value, 1 - value) * min(sizes) < FEW_WRONG
 
 
@@ -630,8 +630,8 @@ def _effective_size(clusters: np.ndarray) -> float:
 def _clusters_of_sides(
     individuals: Sides | None, units: np.ndarray | None, orders: Sides
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Return the household numbers of members and of non-members, each permuted by its array in ``orders``; None where
-    individuals are resampled."""
+    """Return the household numbers of members and of non-members, each in the order of its array in ``orders``; None if
+    individuals, not households, are resampled."""
     if individuals is None:
         return clusters_of(None, units), None
     members, nonmembers = (clusters_of(codes[order], units) for codes, order in zip(individuals, orders, strict=True))
@@ -683,8 +683,8 @@ def _resample_sides(
     num_bootstrap: int,
     seed: int,
 ) -> Iterator[Sides]:
-    """Yield (members' scores, non-members' scores) of each bootstrap resample; individuals of one household (``own``,
-    ``others``) are drawn together."""
+    """Yield (members' scores, non-members' scores) for each bootstrap resample. If household numbers are given in
+    ``own`` and ``others``, individuals of one household are drawn together."""
     if own is None or others is None:
         random = generator(seed, 7)
         for _ in range(num_bootstrap):
@@ -798,8 +798,8 @@ def clustered_auc(
 def _sorted_side(
     scores: np.ndarray, individuals: np.ndarray, side: np.ndarray, usable: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return (ascending scores of one side's usable documents, number of each document's individual from 0, number of
-    individuals)."""
+    """Return three results for members or non-members: the ascending scores of their documents in the mask ``usable``,
+    the number of each such document's individual, and the number of individuals."""
     # Individuals without a usable document are counted too, so every attack resamples the same individuals.
     codes, number = np.unique(individuals[side], return_inverse=True)
     kept = usable[side]
@@ -908,8 +908,8 @@ class _Drawn(NamedTuple):
 
 
 def joint_reach(values: np.ndarray, draws: np.ndarray, level: float) -> tuple[float, np.ndarray]:
-    """Return (by how many standard errors intervals must extend to hold simultaneously at ``level``; standard error of
-    each value, float64), from the bootstrap draws by the max-statistic."""
+    """Return (number of standard errors by which the intervals of all ``values`` must extend to hold simultaneously at
+    ``level``, standard error of each value), computed from bootstrap draws (values, resamples) by the max-statistic."""
     usable = draws[:, ~np.isnan(draws).any(axis=0)]
     spread = usable.std(axis=1, ddof=1) if usable.shape[1] > 1 else np.zeros(len(values))
     varies = spread > SAME
@@ -920,8 +920,8 @@ def joint_reach(values: np.ndarray, draws: np.ndarray, level: float) -> tuple[fl
 
 
 def _simultaneous_area(drawn: _Drawn, reach: float, standard_error: float, level: float, method: str) -> Estimate:
-    """Return the AUC with an interval of ``reach`` standard errors to each side, at least, which then holds
-    simultaneously with others."""
+    """Return the AUC with an interval of at least ``reach`` standard errors to each side, which holds simultaneously
+    with those of the other attacks."""
     auc, value = drawn.auc, drawn.value
     if auc.method in (EXACT, TIED):
         low, high = certain_auc_bounds(value, min(drawn.sizes), level)
@@ -936,8 +936,8 @@ def _simultaneous_area(drawn: _Drawn, reach: float, standard_error: float, level
 def _area_over_control(
     own: _Drawn, control: _Drawn, reach: float, standard_error: float, level: float, method: str
 ) -> Estimate:
-    """Return 0.5 + AUC of an attack - AUC of its control on the same individuals, with an interval of ``reach``
-    standard errors to each side, at least; all clipped to 0 and 1."""
+    """Return the excess of an attack's AUC over that of its control, plus 0.5 to read like an AUC, with an interval of
+    at least ``reach`` standard errors to each side; all clipped to 0 and 1."""
     value = CHANCE + own.value - control.value
     low, high = value - reach * standard_error, value + reach * standard_error
     if standard_error <= SAME or min(own.sizes) < FEW_ON_A_SIDE:  # the resamples say too little
@@ -983,8 +983,8 @@ def excess_of(
     signed: bool = False,
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
-    """Return the rate of members, that of held-out individuals and their difference, with intervals; each side is three
-    arrays by individual, (numerator, denominator, code).
+    """Return the rate of members, the rate of held-out individuals, and their difference, with intervals. Each side is
+    given as three arrays over its individuals: numerator, denominator, code.
 
     ``limit`` and ``signed`` have the meaning that they have in `ratio_estimate`.
     """
@@ -1004,8 +1004,8 @@ def two_sides(
     kept: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
-    """Return the mean of the documents' ``values`` over members, that over held-out individuals and their difference,
-    with intervals clustered by individual.
+    """Return the mean of the documents' ``values`` over members, over held-out individuals, and the difference of these
+    means, with intervals clustered by individual.
 
     Parameters
     ----------

@@ -67,8 +67,8 @@ class Drawn:
 
     @cached_property
     def error_weight(self) -> np.ndarray:
-        """Weight of each document's residual in the standard error, float64, shape (D,): `weight`, the documents it
-        represents, with the finite population correction."""
+        """Weight of each sampled document in the standard error of an estimate, float64 (D,): the number of corpus
+        documents it represents, times the root of the finite population correction."""
         unseen = 1 - self.drawn[self.stratum] / self.sizes[self.stratum]
         return self.weight * np.sqrt(unseen)
 
@@ -87,15 +87,15 @@ class Drawn:
         return np.bincount(self.individual if self.household is None else self.household, weights=values)
 
     def over_individuals(self, estimate: Estimate, num_items: np.ndarray) -> Estimate:
-        """Return an estimate whose ``n`` counts households with ``n`` = number of individuals who have an item
-        (``num_items`` by document); unchanged without households."""
+        """Return an estimate over households with the number of individuals as its ``n``: those with an item in
+        ``num_items`` (counts by document). Without households it is returned unchanged."""
         if self.household is None:
             return estimate
         return estimate.over_households(int((self.by_individual(num_items) > 0).sum()))
 
     def step(self, num_rare: np.ndarray, num_items: np.ndarray, crowd: float, *, at_most: str) -> float:
-        """Return how many rare items, such as missed identifiers, one more individual outside the sample could add at
-        most, weighted to the corpus.
+        """Return the largest number of rare items (such as missed identifiers) by which one more individual, outside of
+        the sample, could raise the estimate for the corpus.
 
         If no rare item was seen, the bound is the number of items of the individual of an average item ("typical"):
         then the far end is the exact one of Clopper and Pearson over individuals. Otherwise it is the largest of five
@@ -126,8 +126,8 @@ class Drawn:
 
 
 def sampled_share(drawn: Drawn, part: np.ndarray, whole: np.ndarray, *, crowd: float = 0.0) -> Estimate:
-    """Return the share sum(part) / sum(whole) in the corpus with its 95 % interval, estimated from the counts in each
-    document of a stratified sample.
+    """Return the share sum(part) / sum(whole) in the corpus with a 95 % interval, estimated from the counts in each
+    document of a stratified random sample.
 
     Parameters
     ----------

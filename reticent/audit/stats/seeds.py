@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 def average_over_seeds(models: Sequence[ModelEvidence], small_cell: int = 5) -> list[ModelEvidence]:
-    """Return one entry, the mean of the trainings with different seeds, for each (model section, objective, recipe,
-    epoch), in the order of the audit.
+    """Return one entry for each model section, objective, recipe and epoch: the mean of its trainings with different
+    seeds, in the order of the audit.
 
     An entry with one training, or without a seed, stays as it is. Counts are means, rounded up. Ledgers are sums.
     Curves are those of the first seed. A number that one of the trainings lacks has no mean. A withheld count (None)
@@ -42,8 +42,8 @@ def average_over_seeds(models: Sequence[ModelEvidence], small_cell: int = 5) -> 
 
 
 def last_checkpoints(models: Sequence[ModelEvidence], cell: int = 5) -> list[ModelEvidence]:
-    """Return the entry of the highest epoch of each (model section, objective, recipe), a mean over its seeds, in the
-    order of the audit."""
+    """Return the evidence of the last checkpoint (the highest epoch) for each model section, objective and recipe, as a
+    mean over seeds, in the order of the audit."""
     last: dict[tuple[str | None, str, str], ModelEvidence] = {}
     for model in average_over_seeds(models, cell):
         key = (model.model, model.objective, model.recipe)
@@ -53,8 +53,8 @@ def last_checkpoints(models: Sequence[ModelEvidence], cell: int = 5) -> list[Mod
 
 
 def passages_over_seeds(trainings: Sequence[ExtractedModel], small_cell: int = 5) -> ExtractedModel | None:
-    """Return the extracted passages of one checkpoint as means over its trainings, without canaries; None without a
-    training."""
+    """Return the results of extracting training passages from one checkpoint, as means over its trainings with
+    different seeds; canaries are left out. None without a training."""
     if len(trainings) < 2:
         return next(iter(trainings), None)
     own = [replace(entry, seed=None, training=None, canaries=None) for entry in trainings]
@@ -63,8 +63,8 @@ def passages_over_seeds(trainings: Sequence[ExtractedModel], small_cell: int = 5
 
 
 def classification_over_seeds(result: ClassificationEvidence, small_cell: int = 5) -> ClassificationEvidence:
-    """Return the classification results with one row for each starting model (recipe, epoch): the mean of several
-    trainings."""
+    """Return the classification results with one row for each starting model and epoch: the mean over its trainings
+    with different seeds."""
     starts: dict[tuple[str, int], list[ClassifiedStart]] = {}
     for row in result.results:
         starts.setdefault((row.recipe, row.epoch), []).append(replace(row, seed=None))
@@ -74,7 +74,7 @@ def classification_over_seeds(result: ClassificationEvidence, small_cell: int = 
 
 
 def max_num_trainings(models: Sequence[ModelEvidence]) -> int:
-    """Return the largest number of trainings (seeds) that any of these entries is a mean of; 1 if none is a mean."""
+    """Return the largest number of trainings that one of these entries is averaged over; 1 if none is an average."""
     return max((model.num_trainings or 1 for model in models), default=1)
 
 
@@ -104,8 +104,8 @@ def _sum_ledgers(ledgers: Sequence[Ledger]) -> Ledger:
 def _best_attack(
     best_of_trainings: Sequence[BestAttack | None], membership: dict[str, MeasuredAttack]
 ) -> BestAttack | None:
-    """Return the attack whose AUC interval, averaged over trainings, lies farthest from chance (see `best_of`); each
-    training may have another best attack. None without common intervals."""
+    """Return the attack whose AUC has the interval farthest from 0.5, after intervals are averaged over trainings (see
+    `best_of`). None if no attack has an interval in every training."""
     first, of_all = best_of_trainings[0], [(best and best.intervals) or {} for best in best_of_trainings]
     known = [name for name, attack in membership.items() if attack.auc.value is not None]
     names = [name for name in known if all(name in intervals for intervals in of_all)]
@@ -120,8 +120,8 @@ def _best_attack(
 
 
 def _mean_of(values: Sequence[Any], cell: int) -> Any:
-    """Return the mean over trainings of one field, whatever it holds: estimates, counts, evidence, or mappings and
-    lists of these. Other values are those of the first training, None if one lacks them."""
+    """Return the mean over trainings of one field of the evidence, be it a number, an estimate, or nested evidence. A
+    field that cannot be averaged keeps the first training's value, or becomes None if a training lacks it."""
     first = values[0]
     if all(isinstance(value, Estimate) for value in values):
         more = {part.name for part in fields(first)} - {part.name for part in fields(Estimate)}
@@ -153,8 +153,8 @@ def _mean_of(values: Sequence[Any], cell: int) -> Any:
 
 
 def _combine_p_values(values: Sequence[float | None]) -> float | None:
-    """Return the p-value of several trainings together: the smallest times their number (Bonferroni), at most 1; that
-    of one if all are equal, as of what does not depend on a training; None if one is missing."""
+    """Return one p-value for several trainings: the smallest times their number (Bonferroni), at most 1. If all are
+    equal, because the test does not depend on the training, it is kept; None if one is missing."""
     if len(set(values)) == 1:
         return values[0]
     known = [value for value in values if value is not None]
@@ -162,8 +162,8 @@ def _combine_p_values(values: Sequence[float | None]) -> float | None:
 
 
 def _mean_estimate(estimates: Sequence[Estimate], cell: int) -> Estimate:
-    """Return the mean of the trainings' estimates, ends included; without a value if one of them has none, without a
-    number of individuals if that is under ``cell``."""
+    """Return the mean of the estimates of several trainings, with the mean ends of their intervals. It has no value if
+    one of them has none, and no number of individuals if that is under ``cell``."""
     known = [e.value for e in estimates if e.value is not None]
     bounds = {e.bound for e in estimates if e.bound}
     merged = replace(estimates[0], n=_mean_of([e.n for e in estimates], cell))
