@@ -89,7 +89,7 @@ RESUMED_IN_A_RUN = ("detect", "scrub", "classify", "stats")
 
 
 def _print_version(wanted: bool) -> None:
-    """Print the version and exit, where ``--version`` was given (``wanted``)."""
+    """Print the version and exit, if ``--version`` was given (``wanted`` is then True)."""
     if wanted:
         typer.echo(f"reticent {__version__}")
         raise typer.Exit
@@ -107,7 +107,7 @@ def _global_options(
         ),
     ] = None,
 ) -> None:
-    """Declare the options that precede a command."""
+    """Declare the options that stand before the name of a command: --version and --log-format."""
 
 
 #: Commands whose arguments may be words of a text, given without quotes in place of its file.
@@ -118,8 +118,8 @@ class _Commands(TyperGroup):
     """Group of all commands; an option that was removed fails with a message that names the setting replacing it."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; a removed option raises `PolicyError`, which names the setting that replaces it. If a text
-        is given in place of a file, no error quotes it."""
+        """Run the command. An option that was removed raises `PolicyError` with the setting that replaces it, and an
+        error never quotes a text that was given where a file name is expected."""
         try:
             return super().invoke(ctx)
         except Exception as failed:
@@ -133,8 +133,8 @@ class _Commands(TyperGroup):
 
 
 def _command_line(name: str | None = None, *, outline: bool = False) -> typer.Typer:
-    """Return the app with the command ``name`` alone or, if no command has this name, with all; with ``outline`` these
-    have only names and first help lines, and their modules are not loaded."""
+    """Return the typer app with only the command ``name`` or, if there is none of this name, with all commands. With
+    ``outline`` these are placeholders for the list of commands: their modules are not loaded."""
     app = typer.Typer(
         cls=_Commands,
         no_args_is_help=True,
@@ -166,7 +166,7 @@ def _command_line(name: str | None = None, *, outline: bool = False) -> typer.Ty
 
 
 def _unloaded_command() -> None:
-    """Stand in for a command whose module is not loaded."""
+    """Placeholder for a command whose module is not loaded, to list its name in the help."""
 
 
 def _first_help_line(module: str, attribute: str) -> str:
@@ -307,7 +307,7 @@ def _log_warning(message: Warning | str, category: type[Warning], filename: str,
 
 
 def _resume_hint(command: list[str]) -> str:
-    """Return a clause on what an interrupted command keeps and where it goes on from."""
+    """Return a clause for the message after an interruption: which results are kept, and how to continue."""
     if command and command[0] in RESUMED:
         return "what is finished is kept, and the same command goes on from there"
     if command and command[0] in RESUMED_IN_A_RUN:
@@ -316,7 +316,7 @@ def _resume_hint(command: list[str]) -> str:
 
 
 def _exit_on_signal(number: int, _: object) -> None:
-    """Exit as after Ctrl-C when a signal arrives, so that nothing is left half written."""
+    """Exit on a signal in the same way as after Ctrl-C, so that no file is left half written."""
     raise SystemExit(128 + number)
 
 

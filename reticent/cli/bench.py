@@ -87,5 +87,5 @@ def _print_timings(result: dict[str, Any]) -> None:
 
 
 def _format_rate(amount: float, seconds: float, form: str) -> str:
-    """Return ``amount / seconds`` as text in this format; "-" for an amount of 0."""
+    """Return ``amount / seconds`` as text in the format ``form``; "-" if the amount is 0."""
     return format(amount / max(seconds, 1e-6), form) if amount else "-"

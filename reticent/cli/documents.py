@@ -186,7 +186,7 @@ def dedup(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Count copies of documents and passages, within individuals and between them, and what they do to protection.
+    """Count copies of documents and passages, within individuals and across them, and how they weaken protection.
 
     Nothing is changed: a job leaves out what its section \\[dedup] says. The same settings count here, such as --set
     dedup.mode=near or dedup.passage_words=50.
@@ -285,7 +285,7 @@ def scrub(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Replace direct identifiers: documents in; the same documents out, with spans of what was put in.
+    """Replace direct identifiers in documents by X, tags or surrogates, and write the documents with the new spans.
 
     Only what a detector finds is replaced: look at `reticent detect --evaluate` before you hand anything on. Other
     mapped columns are kept; columns that are not mapped are left out. OUT/offsets.parquet maps characters back. Of
@@ -489,7 +489,7 @@ def learn(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a tagger on marked documents, and find identifiers with it beside the run's other detectors.
+    """Train a tagger of identifiers on marked documents, and use it beside the run's other detectors.
 
     The run keeps it: `reticent run` tags with it from now on.
     """
@@ -500,8 +500,8 @@ def learn(
 
 
 def with_tagger(section: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
-    """Return the section [detect] of a job (as a dictionary) with the detector ``learned`` added, and these options of
-    it changed."""
+    """Return the section [detect] of a job (as a dictionary) with the trained tagger added as the detector ``learned``,
+    whose options are changed to ``options``."""
     table = {**(section.get("learned") or {}), **options}
     table.pop("model", None)
     names = [*section["detectors"], *(["learned"] if "learned" not in section["detectors"] else [])]

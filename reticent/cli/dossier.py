@@ -97,8 +97,10 @@ def verify(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a dossier: its files, its signature, and that model files are those that were tested. In its run folder,
-    its outcomes are also compared with the run's audit; those that this version's rules change are named.
+    """Check a dossier: its files, its signature, and that model files are those that were tested.
+
+    If it lies in its run folder, its outcomes are also compared with the run's audit, and those that change by the
+    rules of this version are named.
 
     Exit status 1 where anything differs, 4 where all holds and nobody vouches for the key: without --signers anyone
     can have made and signed it.

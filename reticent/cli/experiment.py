@@ -111,7 +111,8 @@ def status(
     settings: Set = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what of a run is done, what is left and how long it will take; nothing is run. A run may be going on."""
+    """Print which steps of a run are done, which are left and how long they will take. Nothing is run, and the run may
+    be in progress."""
     found: dict[str, Any] = job_status(Run(job_of(read_job(source), settings)))
     if as_json:
         print(json.dumps(found, indent=1))

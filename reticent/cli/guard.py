@@ -108,7 +108,7 @@ def check(
     ] = None,
     settings: Set = None,
 ) -> None:
-    """Print what is found in a text as JSON: where and of what category, never what. Exit status 3 if anything is."""
+    """Print as JSON where a text repeats training documents or has identifiers, not which. Exit status 3 if it does."""
     if not identifiers and (detector or settings):
         raise PolicyError("--detector, --set: about identifiers, which --verbatim-only does not look for")
     detectors: Any = None if identifiers else ()
@@ -122,7 +122,8 @@ def check(
 
 
 def _make_detectors(guard: Path, names: list[str] | None, settings: list[str] | None) -> list[Any]:
-    """Return the guard's own detectors, or the named ones, with options checked as in a job."""
+    """Return the detectors of a guard, or those with these ``names`` instead, after their options are checked like a
+    job's."""
     detect: dict[str, Any] = built_detectors(guard)
     detect["detectors"] = list(detect)
     if names:
@@ -133,7 +134,8 @@ def _make_detectors(guard: Path, names: list[str] | None, settings: list[str] | 
 
 
 def _used_settings() -> tuple[str, ...]:
-    """Return the names of the job's settings that building a guard uses: the detectors and their options.
+    """Return the names of the job's settings that have an effect when a guard is built: the detectors and their
+    options.
 
     Generated text is no corpus to propagate names in, and none of it is quarantined.
     """
@@ -142,8 +144,8 @@ def _used_settings() -> tuple[str, ...]:
 
 
 def _open_training_documents(run: Run, *, members_only: bool) -> tuple[Any, Any, dict[str, str]]:
-    """Return the corpus, a mask of its documents to index (bool; None: all), and the input fingerprints; with
-    ``members_only``, these are the documents of the run's members."""
+    """Return the corpus, a bool mask of the documents to index (None: all) and fingerprints of the inputs. With
+    ``members_only`` the mask selects the documents of the run's members."""
     if not members_only:
         return run.whole_corpus, None, {"corpus": run.whole_corpus.fingerprint()}
     split = require_kind(run.folder / "split", "split")

@@ -157,7 +157,7 @@ def removed_option_message(command: str, option: str) -> str | None:
 
 
 def subcommands_app() -> typer.Typer:
-    """Return an empty typer app for the subcommands, two at least, of a command that also runs itself."""
+    """Return an empty typer app to hold the subcommands of a command that can also be run by itself."""
     return typer.Typer(context_settings={"help_option_names": ["-h", "--help"]}, rich_markup_mode="rich")
 
 
@@ -168,12 +168,13 @@ class CommandWithOthers(TyperCommand):
 
     @cached_property
     def commands(self) -> dict[str, Any]:
-        """The subcommands by name."""
+        """The subcommands, by name."""
         group: Any = typer.main.get_command(unwrap_help(self.app))
         return dict(group.commands)
 
     def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Return the context of the subcommand that the first argument names, or of the command itself."""
+        """Return the click context of the subcommand named by the first argument or, if it names none, of the command
+        itself."""
         if args and args[0] in self.commands:
             return self.commands[args[0]].make_context(f"{info_name} {args[0]}", args[1:], parent=parent, **extra)
         return super().make_context(info_name, args, parent=parent, **extra)

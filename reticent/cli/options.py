@@ -83,8 +83,8 @@ def job_from_source(
     settings: list[str] | None = None,
     used: tuple[str, ...] | None = None,
 ) -> Job:
-    """Return the job of SOURCE (a run folder or job file), or a new job on SOURCE as documents, with the command's
-    options applied.
+    """Return the job to run: that of SOURCE if it is a run folder or job file, else a new job that reads SOURCE as
+    documents. The command's options are applied to it.
 
     Parameters
     ----------
@@ -119,8 +119,8 @@ def job_from_source(
 
 
 def _choose_detectors(values: dict[str, Any], detectors: list[str] | None, has_gold_spans: bool) -> None:
-    """Set ``values["detect"]["detectors"]`` in place, unless a setting did: to the given detectors, or to a default.
-    The detector ``records`` is added if a table of records is given."""
+    """Set ``values["detect"]["detectors"]`` in place, unless a setting chose them: to ``detectors`` or, if None, to a
+    default. The detector ``records`` is added if there is a table of records."""
     corpus, detect = values["corpus"], values.setdefault("detect", {})
     if not isinstance(corpus, dict) or not isinstance(detect, dict):
         return  # refused when the job is checked
@@ -134,12 +134,13 @@ def _choose_detectors(values: dict[str, Any], detectors: list[str] | None, has_g
 
 
 def only_detectors(detect_section: dict[str, Any], kept_detectors: list[str]) -> dict[str, Any]:
-    """Return the section [detect] of a job without the options of other detectors than the kept ones."""
+    """Return the section [detect] of a job without the options of detectors that are not in ``kept_detectors``."""
     return {name: table for name, table in detect_section.items() if name not in DETECTORS or name in kept_detectors}
 
 
 def refuse_given(context: typer.Context, because: str, *options: str) -> None:
-    """Raise `PolicyError` for each of these options that was given but has no effect, with the reason ``because``."""
+    """Raise `PolicyError`, with the reason ``because``, if one of these options was given on the command line although
+    it has no effect."""
 
     for option in options:
         source = context.get_parameter_source(option)
@@ -148,13 +149,13 @@ def refuse_given(context: typer.Context, because: str, *options: str) -> None:
 
 
 def given_settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings whose value is not None; the others keep the default of the settings' class."""
+    """Return only the settings that were given (not None), so that the others keep their default."""
     return {name: value for name, value in values.items() if value is not None}
 
 
 def new_progress(quiet: bool) -> Progress:
-    """Return a progress reporter on stderr (JSON lines if the log is JSON), and install an explanation for aborts of
-    libraries that run out of memory."""
+    """Return a progress reporter that writes to stderr (as JSON lines if the log is JSON). From then on, a library that
+    aborts because memory ran out is explained to the user."""
     explain_abort()
     return (JsonProgress if is_json() else Progress)(quiet=quiet)
 
@@ -170,8 +171,8 @@ def read_job(path: Path) -> dict[str, Any]:
 
 
 def job_of(values: dict[str, Any], settings: list[str] | None, used: tuple[str, ...] | None = None) -> Job:
-    """Return the validated job of ``values`` after SECTION.KEY=VALUE changes (``settings``); a VALUE is TOML, or a bare
-    word as string.
+    """Return the job with the settings ``values``, changed by SECTION.KEY=VALUE texts (``settings``) and then
+    validated. A VALUE is TOML; what is not TOML is taken as a string.
 
     ``used`` are the sections and fields that a command looks at: `PolicyError` for a change of another one. None where
     the run folder keeps the job, so that a command after this one may look at it.

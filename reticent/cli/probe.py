@@ -142,7 +142,7 @@ def probe(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Probe models with people's own items (ProPILE): how likely are they to say the rest?
+    """Probe models with people's own items (ProPILE): given some of them, how likely are models to give the rest?
 
     Black box by default, white box too with --soft-prompt. Results hold no item: estimates in probe.json, probe.html,
     and numbers by person in a private table.
@@ -191,8 +191,8 @@ def _parse_models(models: list[str]) -> list[ProbeModel]:
 
 
 def _soft_prompt_study(how: dict[str, Any], sweep: bool, fewest: int, seed: int) -> SoftPromptStudy:
-    """Return the settings of the soft-prompt study; sizes not given are chosen to fit ``fewest``, the number of
-    subjects with the rarest target type."""
+    """Return the settings of the soft-prompt study. A number of training subjects that was not given is chosen to fit
+    ``fewest``, the number of subjects who have the rarest type of item."""
     sizes = sizes_that_fit(fewest)
     fitting = {"num_subjects": min(SoftPromptConfig().num_subjects, sizes[-1])} if sizes else {}
     prompt = SoftPromptConfig(**{**fitting, **how}, seed=seed)
@@ -261,7 +261,8 @@ def _run_probe(
 
 
 def _probe_myself(models: list[str], items: Path | None, reference: Path | None, out: Path | None, config: Any) -> None:
-    """Probe one person's items on one model, and write the page to a file or stdout; nothing else is written."""
+    """Measure how likely a model gives one person's own items, and write the result as a page to a file or stdout;
+    nothing else is written."""
     bases = [model for model in models if model.startswith("base=")]
     models = [model for model in models if model not in bases]
     if len(models) != 1 or len(bases) > 1:
@@ -292,7 +293,7 @@ def _probe_myself(models: list[str], items: Path | None, reference: Path | None,
 
 
 def _write_page(path: Path, page: str) -> None:
-    """Write the page (HTML) as a private file, without the lock and temporary file that a shared result has."""
+    """Write an HTML page to a file that only its owner can read, in place and without a lock."""
 
     try:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

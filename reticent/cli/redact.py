@@ -60,7 +60,7 @@ def redact(
 
 
 def _write_text(text: str) -> None:
-    """Write a text to stdout in UTF-8, as it was read, whatever the locale."""
+    """Write a text to stdout in UTF-8, whatever the locale, with its line ends unchanged."""
     sys.stdout.buffer.write(text.encode())
 
 

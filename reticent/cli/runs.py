@@ -69,8 +69,8 @@ PartOption = Annotated[
 
 
 def print_plan(job: Job, quiet: bool, as_json: bool) -> None:
-    """Print what the audit of a job's run can show and what it costs, without running it; raise what the run would
-    raise at its start."""
+    """Print what the audit of a job can show with its number of individuals and what it costs, without running it.
+    Errors that would stop the run at its start are raised."""
     run = Run(job, new_progress(quiet))
     check_settings(run.read_only_copy())  # no base model is downloaded
     sides = sides_of(run)
@@ -88,7 +88,8 @@ def print_plan(job: Job, quiet: bool, as_json: bool) -> None:
 
 
 def run_part(job: Job, name: str, quiet: bool, as_json: bool, *, reread: bool = False) -> None:
-    """Run one part (``name``: i/N) of a job, and print how many of its models and scores were made."""
+    """Run one of N parts of a job (``name``: i/N), which may run on different machines, and print how many models and
+    scores it made."""
     from reticent.job.parts import Part, execute_part
 
     part, is_main = Part.parse(name), launched().is_main
@@ -103,7 +104,8 @@ def run_part(job: Job, name: str, quiet: bool, as_json: bool, *, reread: bool = 
 
 
 def verify_protection(job: Job, quiet: bool, as_json: bool) -> None:
-    """Check for every token of a job's run whether its protection is what the text implies, and print the results."""
+    """Check each token's protection flags in a job's run against its documents, by other code than that which wrote
+    them, and print the results."""
     os.environ["TOKENIZERS_PARALLELISM"] = "true"  # nothing is forked here
     found = check_text(Run(job, new_progress(quiet)))
     if as_json:
@@ -114,7 +116,8 @@ def verify_protection(job: Job, quiet: bool, as_json: bool) -> None:
 
 
 def list_all_recipes(wanted: bool) -> None:
-    """Print the built-in recipes and how to write one, and exit, where it is asked for (``wanted``)."""
+    """Print the built-in recipes, and how to define one, and exit, if the option for it was given (``wanted`` is then
+    True)."""
     if not wanted:
         return
 
@@ -131,8 +134,9 @@ def list_all_recipes(wanted: bool) -> None:
 
 
 def verify_ledger(ledger: Path, run_folder: Path | None, quiet: bool, as_json: bool) -> None:
-    """Compare a training's ledger with the run's tokens (its targets are drawn again or, for a guarded trainer, whose
-    ledger needs ``run_folder``, looked up), and print the result; exit with status 1 where they differ."""
+    """Compare a training's ledger (the count of its targets) with the tokens of its run, and print the result. The
+    targets are drawn again, or looked up in ``run_folder`` if a guarded trainer of another library wrote the ledger.
+    The exit status is 1 if they differ."""
     progress = new_progress(quiet)
     if run_folder is None:
         from reticent.job.training_tokens import find_run, verify_training
@@ -463,7 +467,7 @@ def protect(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Flag every token that must never be a target, for each base model's tokenizer.
+    """Flag every token that must never be a prediction target, for each base model's tokenizer.
 
     The policy is that of the job: --set protect.k=5, protect.n, protect.policy. A sample of the documents is held to
     its text each time, all of them with --verify.
@@ -595,13 +599,14 @@ def budget(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Show what private trainings have spent together: each run, and their total for each unit of privacy."""
+    """Show the privacy budget spent by private trainings: each run, and their total for each unit of privacy."""
     files = _budget_files(place)
     print_budget([each for file in files for each in read_budget(file)], files, as_json)
 
 
 def _budget_files(place: Path) -> list[Path]:
-    """Return the budget files of a run, those its job names and its own; or ``place`` itself if it is a file.
+    """Return the privacy-budget files of the run folder ``place``, its own and those that its job names; or ``place``
+    itself if it is such a file.
 
     Raises
     ------

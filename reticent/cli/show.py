@@ -58,7 +58,8 @@ def print_export(counts: dict[str, int], where: str, as_json: bool) -> None:
 
 
 def print_part(name: str, counts: dict[str, int], as_json: bool) -> None:
-    """Print how many models and scores a part of a run made, found up to date, and left waiting for other parts."""
+    """Print how many models and scores one part of a run has made, how many were up to date, and how many other parts
+    must make."""
     if as_json:
         print(json.dumps({"part": name, **counts}))
     else:
@@ -130,7 +131,8 @@ def print_classification(results: list[ClassificationEvidence], as_json: bool) -
 
 
 def print_run(run: Run, as_json: bool) -> None:
-    """Print the counts of every artefact of a run as JSON; without JSON nothing, as each stage has printed a line."""
+    """Print the counts of every artefact of a run as JSON. Without ``as_json`` nothing is printed, since each stage has
+    printed its line."""
     if as_json:
         print(json.dumps(_all_counts(run), indent=1))
 
@@ -318,7 +320,8 @@ def _overall_table(found: DetectionEvidence) -> Table:
 
 
 def _whole_table(found: DetectionEvidence) -> Table:
-    """Return the table of the shares of mentions, entities, documents and individuals whose spans are all found."""
+    """Return the table of completeness of detection: shares of mentions, entities, documents and individuals whose
+    identifiers were all found."""
     table = _numbers_table(
         "all found, under any label", "share", "of", title="Found whole", caption="entities: all their mentions."
     )
@@ -413,7 +416,8 @@ def sampled_lines(found: SampledRecall) -> Iterator[str]:
 
 
 def _numbers_table(first: str, *heads: str, title: str, caption: str | None = None) -> Table:
-    """Return an empty table with a text column and right-aligned columns for numbers."""
+    """Return an empty table with a left-aligned first column for text and right-aligned columns for numbers; ``first``
+    and ``heads`` are their headings."""
     table = Table(
         title=f"\n{title}",
         caption=caption,
@@ -456,8 +460,8 @@ def statistics_tables(corpus: CorpusEvidence) -> Iterator[Table]:
 
 
 def _documents_table(corpus: CorpusEvidence) -> Table:
-    """Return the table of counts of documents and words, with the shares of words that few individuals use and of words
-    that are protected."""
+    """Return the table of numbers of documents and words, with the shares of words that identify individuals (few use
+    them) and of words that are protected."""
     table = _plain_table(
         "documents of members", "", title=f"identifying: used by fewer than {corpus.k} {_unit_names(corpus)}"
     )
@@ -479,9 +483,8 @@ def _documents_table(corpus: CorpusEvidence) -> Table:
 
 
 def _ngrams_table(corpus: CorpusEvidence) -> Table:
-    """Return the table of how many distinct n-grams identify individuals, how often they occur, and how many do not
-    identify, for each n.
-    """
+    """Return the table of n-grams, one row for each n: how many distinct ones identify individuals, how often they
+    occur, and how many identify nobody."""
     table = _plain_table("n", "identifying", "minimal", "occurrences", "not identifying", title="Identifying n-grams")
     for row in corpus.identifiers_by_n or ():
         counts = (row.all.distinct, row.minimal.distinct, row.all.occurrences, row.kept.distinct)
@@ -490,7 +493,7 @@ def _ngrams_table(corpus: CorpusEvidence) -> Table:
 
 
 def _retention_table(corpus: CorpusEvidence) -> Table:
-    """Return the table of the shares of words left to learn from, by policy, n and k."""
+    """Return the table of the shares of words that remain prediction targets, by protection policy, n and k."""
     table = _plain_table("policy", "n", "k", "left by indirect protection", title="Words left to learn from")
     for row in retention_rows(corpus):
         table.add_row(row.policy, _format_count(row.n), _format_count(row.k), _format_share(row.retention))
@@ -512,7 +515,7 @@ def _unicity_table(corpus: CorpusEvidence) -> Table:
 
 
 def _unit_names(corpus: CorpusEvidence) -> str:
-    """Return "households" or "individuals": the privacy units that the corpus statistics count."""
+    """Return "households" or "individuals", whichever the corpus statistics count as users of a word."""
     return "households" if corpus.unit == "household" else "individuals"
 
 

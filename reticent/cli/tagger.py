@@ -260,7 +260,8 @@ def thesis(
 
 
 def _read_labels(model: str) -> dict[str, str] | None:
-    """Return the label names of a model folder's config, id -> name; None if only loading the model gives them."""
+    """Return the label names (id -> name) in the config of a model folder; None if there is none, and the model must be
+    loaded to know them."""
     try:
         labels = json.loads((Path(model) / "config.json").read_bytes())["id2label"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -290,9 +291,8 @@ def _read_key(file: Path | None) -> bytes | None:
 def _attack_set_of_files(
     train: list[Path], names: Path | None, heldout: Path | None, labels: list[str], encoding: str, choice: Choice
 ) -> AttackSet:
-    """Return the attack set of names in the tagger's training files (CoNLL), paired with names absent from them, from a
-    list or a held-out CoNLL file.
-    """
+    """Return the attack set of names in a tagger's training files (CoNLL), each paired with a name that is absent from
+    them. The absent names come from a list or from a held-out CoNLL file."""
     if not train or (names is None) == (heldout is None):
         raise PolicyError("tagger attack: give --train FILE and either --names LIST or --heldout FILE, or --run RUN")
     read = [read_conll(file, labels=labels, encoding=encoding) for file in train]
@@ -306,7 +306,8 @@ def _attack_set_of_files(
 
 
 def _attack_set_of_run(run: Path, choice: Choice) -> tuple[AttackSet, dict[str, str]]:
-    """Return the attack set of a run's annotated names, and the input fingerprints."""
+    """Return the attack set from a run's annotated names of members and held-out individuals, and fingerprints of the
+    inputs."""
     opened = Run(job_of(read_job(run), None))
     require_kind(opened.folder / "split", "split")
     training, candidates = names_of_corpus(opened.corpus, opened.individuals, seed=choice.seed)

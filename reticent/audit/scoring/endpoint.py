@@ -48,8 +48,8 @@ ROUNDING = 1e-3
 
 
 def check_host(url: str, allowed: str | None) -> str:
-    """Return the host name of a server's address; raise `PolicyError` unless it is this machine or ``allowed``, the one
-    host to which texts may be sent.
+    """Return the host name in a server's address; raise `PolicyError` unless it is this machine or ``allowed``, the one
+    host to which documents may be sent.
 
     Raises
     ------
