@@ -85,8 +85,8 @@ def evaluate_detection(marks: Marks, *, num_bootstrap: int = 1000, seed: int = 0
 
 
 def covered_mentions(marks: Marks) -> np.ndarray:
-    """Return for each gold mention whether detected spans, of whatever label, together touch all its words; bool
-    (mentions,)."""
+    """Return for each gold mention whether all its words are touched by detected spans, of any label and any detector;
+    bool (mentions,)."""
     everything = np.ones(len(marks.found), dtype=bool)
     return _covered_mentions(marks, _words_in_spans(marks, everything), everything)
 
@@ -101,8 +101,8 @@ class _Rates:
     bottoms: list[np.ndarray] = field(default_factory=list)
 
     def add(self, name: tuple[str, ...], owners: np.ndarray, is_right: np.ndarray) -> None:
-        """Add under a name the share of items (spans, words, mentions) for which ``is_right`` is True; ``owners`` has
-        each item's individual."""
+        """Add one rate to this collection, under ``name``: the share of items (spans, words, mentions) for which
+        ``is_right`` is True. ``owners`` has each item's individual."""
         self.names.append(name)
         self.tops.append(np.bincount(owners, weights=is_right, minlength=self.num_individuals))
         self.bottoms.append(np.bincount(owners, minlength=self.num_individuals))
@@ -234,8 +234,8 @@ def _drop_repeats(spans: LineSpans, category_codes: np.ndarray) -> LineSpans:
 
 
 def _codes_of_rows(tables: Sequence[tuple[np.ndarray, ...]]) -> list[np.ndarray]:
-    """Return one integer code for each row of several tables (tuples of columns), one int64 array a table. Equal rows
-    have equal codes, also across tables."""
+    """Return an integer code for each row of several tables (tuples of columns), as one int64 array for each table.
+    Rows with equal values have equal codes, also across tables."""
     columns = [np.concatenate(parts) for parts in zip(*tables, strict=True)]
     order = np.lexsort(columns)
     new = np.zeros(len(order), dtype=bool)

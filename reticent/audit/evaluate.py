@@ -229,7 +229,7 @@ class Auditor:
         self._load: Callable[[Path, str], PreTrainedModel] = load_model
 
     def _tokenizer_of(self, path: Path) -> Any:
-        """Return the tokenizer in the model's folder, because that of the store has no special tokens.
+        """Load the tokenizer from a model's folder, with its special tokens, which the store's tokenizer lacks.
 
         Tokenizers are cached by the hash of their files, which the checkpoints of a training share.
         """
@@ -249,8 +249,8 @@ class Auditor:
         task: Task = lambda part: nullcontext(),
         shadow_tokens: Iterable[tuple[np.ndarray, np.ndarray]] | None = None,
     ) -> tuple[ModelEvidence, BaseModelScores | None]:
-        """Score and attack one model; return its evidence (an entry of "models" in report.json) and, for a base model
-        only, its token scores, else None.
+        """Score and attack one model; return its evidence (an entry of "models" in report.json) and, only if it is a
+        base model, its token scores.
 
         Parameters
         ----------
@@ -364,7 +364,7 @@ class Auditor:
     def information(
         self, entry: ModelEntry, base: Path, progress: Callable[[int, int], None] | None = None
     ) -> np.ndarray:
-        """Return the score of InfoRMIA, an attack relative to the base model at path ``base``, of every token of
+        """Return the InfoRMIA score (a membership attack relative to the base model at path ``base``) of every token of
         members' and held-out documents, float32 (num_tokens,)."""
         special = special_ids(self._tokenizer_of(entry.path), entry.objective)
         return score_information(
@@ -605,8 +605,8 @@ class Auditor:
         return np.asarray(EVERY_ATTACK[INFORMATION].score(information, mask, self.store.doc_offsets))
 
     def gradient_scores(self, entry: ModelEntry, progress: Callable[[int, int], None] | None = None) -> np.ndarray:
-        """Return minus the gradient norm of each document's loss on its ordinary words, float64 (D,); NaN for documents
-        outside the sample."""
+        """Return minus the norm of the gradient of each document's loss on its ordinary (not identifying) words,
+        float64 (D,); NaN for documents outside a random sample."""
         documents = sampled_documents(
             self.store.individual, self.members, self.config.seed, units=self.bootstrap.get("units")
         )
@@ -633,8 +633,8 @@ class Auditor:
         base: BaseModelScores | None,
         progress: Callable[[int, int], None] | None = None,
     ) -> DocumentScores:
-        """Return attack name -> document scores relative to a reference: the base model fine-tuned on text that the
-        model generates. Empty without a base model, or without a token that begins a text."""
+        """Return attack name -> document scores relative to a reference model: the base model fine-tuned on text that
+        the model generates. Empty without a base model, or if the tokenizer has no beginning-of-text token."""
         special = special_ids(self._tokenizer_of(entry.path), entry.objective)
         start = base.path if base else entry.path if entry.recipe == "base" else None
         if start is None or special.prefix is None:

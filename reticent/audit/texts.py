@@ -125,8 +125,8 @@ class Texts:
         return self._translate_whole(text) or self._translate_parts(text) or text
 
     def _translate_whole(self, text: str) -> str | None:
-        """Return an evidence text in this language if the catalogue has it, as a whole or as a pattern, or if it is a
-        number; else None."""
+        """Return an English text of the evidence in this language if the catalogue has the whole text or a pattern that
+        fits it, or if it is a number; else None."""
         known, patterns = evidence_texts()
         if text in known:
             return self(known[text])
@@ -224,7 +224,7 @@ class Texts:
         return self.number(value, digits) if area else self.percent(value, digits - 2)
 
     def date(self, created: str) -> str:
-        """Return the day of a time in ISO format, in words."""
+        """Return the day of an ISO timestamp in words, in this language."""
         day = datetime.datetime.fromisoformat(created).date()
         ordinal = "1er" if self.language == "fr" and day.day == 1 else str(day.day)
         return f"{ordinal} {MONTHS[self.language].split()[day.month - 1]} {day.year}".replace(" ", NO_BREAK)
@@ -299,8 +299,8 @@ def spaced(text: str) -> str:
 
 @cache
 def evidence_texts() -> tuple[Mapping[str, str], Sequence[tuple[re.Pattern[str], str]]]:
-    """Return a dict from English evidence text to catalogue key, and a list of (pattern, key) for texts that contain
-    values, longest pattern first."""
+    """Return two look-ups for translating English texts of the evidence: text -> catalogue key, and a list of (pattern,
+    key) for texts that contain values, longest pattern first."""
     known: dict[str, str] = {}
     patterns: list[tuple[re.Pattern[str], str]] = []
     for key, entry in catalogue().items():

@@ -243,7 +243,8 @@ def main() -> None:
 
 
 def _extra_of(module: str | None) -> str:
-    """Return the extra of the package (train, audit) that installs a module; "" if every installation has it."""
+    """Return the name of the package's optional dependencies ("train", "audit") that a module belongs to; "" if it is
+    always installed."""
     name = (module or "").partition(".")[0]
     audit = ("rapidfuzz", "sklearn", "scipy", "jinja2", "sacrebleu", "rouge_score", "phonenumbers", "matplotlib")
     extras = dict.fromkeys(("torch", "transformers", "huggingface_hub", "safetensors"), "train")
@@ -302,7 +303,7 @@ def _log_failure(message: str) -> None:
 
 
 def _log_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
-    """Log a Python warning with its category and place; in place of `warnings.showwarning`."""
+    """Log a Python warning with its category and place; a replacement for `warnings.showwarning`."""
     log(str(message), level="warning", category=category.__name__, place=f"{os.path.basename(filename)}:{lineno}")
 
 

@@ -132,6 +132,6 @@ def audit_model(
 
 
 def _parse_copy(text: str) -> tuple[str, str]:
-    """Return name and folder of a copy of the model from NAME=FOLDER; a bare NAME is both."""
+    """Return (name, folder) of a copy of the model from a text NAME=FOLDER. A text without "=" is both."""
     name, _, folder = text.strip().partition("=")
     return name, folder or name

@@ -81,7 +81,7 @@ EXAMPLES: Mapping[str, str] = MappingProxyType(
 
 
 def example_of(command: str) -> str | None:
-    """Return the example line at the end of a command's help; None without one (a test requires one of each)."""
+    """Return the example at the end of a command's help; None if it has none."""
     return f"Example: {EXAMPLES[command]}" if command in EXAMPLES else None
 
 
@@ -139,8 +139,8 @@ REMOVED: Mapping[str, Mapping[str, str]] = MappingProxyType(
 
 
 def removed_option_message(command: str, option: str) -> str | None:
-    """Return the message for a removed option of a command, with the setting that replaces it; None if it never was
-    one."""
+    """Return the error message for an option that was removed from a command, with the setting that replaces it; None
+    if the option was not removed."""
     setting = REMOVED.get(command, {}).get(option)
     if setting is None:
         return None

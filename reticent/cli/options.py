@@ -67,7 +67,7 @@ Detector = Annotated[
 
 
 def is_job(source: str | Path) -> bool:
-    """Return whether SOURCE is a run folder or a job file, which have settings of their own."""
+    """Return whether SOURCE is a run folder or a job file and not documents: these have settings of their own."""
 
     return Path(source).suffix == ".toml" or (Path(source) / JOB).is_file()
 
@@ -181,7 +181,8 @@ def job_of(values: dict[str, Any], settings: list[str] | None, used: tuple[str, 
 
 
 def _apply_settings(values: dict[str, Any], settings: list[str] | None, used: tuple[str, ...] | None) -> dict[str, Any]:
-    """Return ``values`` with SECTION.KEY=VALUE changes applied; raise `PolicyError` for one that is not ``used``."""
+    """Return ``values`` with SECTION.KEY=VALUE texts (``settings``) applied; raise `PolicyError` if a setting is not in
+    ``used``, as it would have no effect."""
     for change in settings or []:
         name, equals, text = change.partition("=")
         if not equals:
@@ -208,8 +209,8 @@ def _apply_settings(values: dict[str, Any], settings: list[str] | None, used: tu
 
 
 def models_of(job: Job, models: list[str], recipes: list[str]) -> list[dict[str, Any]]:
-    """Return the [[model]] tables for NAME=PATH options (``models``) with these recipes, which must have one
-    objective."""
+    """Return the [[model]] tables of a job for models given as NAME=PATH, with these recipes, which must all have the
+    same objective."""
 
     sections = []
     for model in models:

@@ -304,7 +304,8 @@ def _write_page(path: Path, page: str) -> None:
 
 
 def _ask_items() -> dict[str, str]:
-    """Return the items typed at the terminal, by type; prompts go to stderr, so that stdout holds only the page."""
+    """Ask at the terminal for a person's items, and return them by type. Prompts go to stderr, so that stdout holds
+    only the page."""
     given = {}
     for name in ASKED:
         text = typer.prompt(name.replace("_", " "), default="", show_default=False, err=True).strip()

@@ -231,7 +231,7 @@ def export(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Export results to the warehouse: the members' protected tokens with their flags, and all spans.
+    """Export results to the warehouse: the members' protected tokens with their flags, and all identifier spans.
 
     No row holds text, but ids, tokens and places of identifiers are as secret as the documents.
     """
@@ -255,7 +255,7 @@ def export(
 
 
 def copy_members_tokens(job: Job, folder: Path, quiet: bool, as_json: bool) -> None:
-    """Copy the members' tokens of a run to a folder, and print the counts of each copy."""
+    """Copy the protected tokens of a run's members to a folder, and print the counts of each copy."""
     for place, counts in copied(Run(job, new_progress(quiet)), folder).items():
         if not as_json:
             print_counts(counts, place, as_json)

@@ -94,7 +94,7 @@ def print_detection(found: DetectedSpans, as_json: bool) -> None:
 
 
 def print_copies(counts: dict[str, Any], as_json: bool) -> None:
-    """Print how many documents repeat others, and the effect on protection."""
+    """Print how many documents repeat others, and how many words this makes look common, which weakens protection."""
     if as_json:
         print(json.dumps(counts))
         return
@@ -121,7 +121,7 @@ def write_statistics(corpus: CorpusEvidence, content: str, out: Path) -> list[Pa
 
 
 def print_classification(results: list[ClassificationEvidence], as_json: bool) -> None:
-    """Print macro and micro F1 by start checkpoint, for each model."""
+    """Print macro and micro F1 for each model, one row for each checkpoint that a classifier starts from."""
     if as_json:
         print(json.dumps(to_json(results), indent=1))
         return
@@ -165,8 +165,8 @@ def print_update(run: Run, affected: AffectedArtifacts, as_json: bool) -> None:
 
 
 def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) -> None:
-    """Print the measures of each recipe's last checkpoint, the ledger, the verdicts, and the paths of report and
-    dossier; as JSON, the published evidence."""
+    """Print the measures of each recipe's last checkpoint, the counts of prediction targets, the verdicts, and the
+    paths of report and dossier; with ``as_json``, the published evidence as JSON."""
     if as_json:
         print(json.dumps(to_json(publish_audit(evidence))))
         return
@@ -193,8 +193,8 @@ def print_summary(evidence: AuditEvidence, folder: Path, as_json: bool = False) 
 
 
 def print_status(found: dict[str, Any]) -> None:
-    """Print the finished and open steps of a run (`job_status`) as a table; the scorings of one training share a
-    line."""
+    """Print the finished and open steps of a run, from `job_status`, as a table; all scorings of one training share a
+    row."""
 
     rows: dict[str, list[dict[str, Any]]] = {}
     for artifact in found["artifacts"]:
@@ -272,9 +272,8 @@ def print_budget(spendings: list[Spending], files: list[Path], as_json: bool) ->
 
 
 def counts_table(spans: dict[str, dict[str, int]]) -> Table:
-    """Return a table of span counts by category (rows) and detector (columns); counts propagated from several detectors
-    ("propagated:NAME") share one column.
-    """
+    """Return a table of span counts by category (rows) and detector (columns). Spans propagated from any detector
+    ("propagated:NAME") are counted in one column."""
     columns: dict[str, Counter[str]] = {}
     for name, counts in spans.items():
         columns.setdefault(name.partition(":")[0], Counter()).update(counts)
@@ -501,9 +500,8 @@ def _retention_table(corpus: CorpusEvidence) -> Table:
 
 
 def _unicity_table(corpus: CorpusEvidence) -> Table:
-    """Return the table of the share of individuals (or households) that sets of a few common words single out, by the
-    number of words in a set.
-    """
+    """Return the table of unicity by m: the share of random sets of m common words, each drawn from the words of one
+    individual (or household), that nobody else uses together."""
     heads = ("shared words", f"{_unit_names(corpus)} singled out", "95 % interval")
     table = _plain_table(*heads, title="Sets of words that many use")
     for row in corpus.unicity or ():

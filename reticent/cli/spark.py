@@ -69,7 +69,7 @@ def _run_stage(
 
 @spark_app.command()
 def script() -> None:
-    """Print the path for spark-submit: spark-submit OPTIONS $(reticent spark script) spark index OPTIONS"""
+    """Print the path of a script for spark-submit: spark-submit OPTIONS $(reticent spark script) spark index OPTIONS"""
 
     print(Path(reticent.__file__).with_name("__main__.py"))
 
@@ -115,7 +115,7 @@ def tokens(
     unencrypted: Unencrypted = False, k: K = None, n: N = None,
     settings: Set = None, quiet: Quiet = False, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Write the protected tokens of all documents, ready for training: OUT is the store."""
+    """Write the protected tokens of all documents, ready for training, to the token store OUT."""
     sections = {"index": {"max_n": n}, "protect": {"k": k, "n": n}}
     _run_stage(
         "tokens", source, out, detector, (master, parts, unencrypted), settings, sections, quiet, as_json, tokenizer

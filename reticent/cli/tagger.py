@@ -275,7 +275,7 @@ def _load_prompts(prompts: str) -> tuple[Prompt, ...]:
 
 
 def _read_key(file: Path | None) -> bytes | None:
-    """Return the key in a file; None without a file; `PolicyError` for one that is unreadable or shorter than 16
+    """Return the key in a file; None without a file. Raise `PolicyError` if it cannot be read or has fewer than 16
     bytes."""
     if file is None:
         return None

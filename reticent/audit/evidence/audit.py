@@ -84,8 +84,8 @@ class AuditEvidence:
 
 
 def publish_audit(audit: AuditEvidence) -> AuditEvidence:
-    """Return the audit as it may be published: small counts withheld, paths shortened, seeds removed, every field by
-    its rule in :mod:`reticent.audit.evidence.rules`.
+    """Return a publishable copy of the audit: small counts are withheld, paths shortened, seeds removed, as the rule of
+    each field says (:mod:`reticent.audit.evidence.rules`).
 
     Small cells are withheld, distributions show no single individual, paths are shortened, and seeds are removed.
     Several trainings are numbered instead. Settings that their marks withhold are only counted.

@@ -95,8 +95,8 @@ class UnicityRow:
     share: Annotated[Estimate, OVER_INDIVIDUALS]
 
     def withhold_small_counts(self, raw: UnicityRow, cell: int) -> UnicityRow:
-        """Return the row as published: its share is replaced by a bound if fewer than ``cell`` individuals are
-        identified by their words, or fewer than ``cell`` are not."""
+        """Return a publishable copy of the row: its share becomes a bound unless at least ``cell`` individuals are
+        identified by their combination of words and at least ``cell`` are not."""
         return replace(self, share=self.share.as_share(self.share.n, cell))
 
 

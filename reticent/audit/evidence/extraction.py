@@ -152,8 +152,8 @@ class GateResult:
     unit: Annotated[str | None, SETTING] = optional()
 
     def withhold_small_counts(self, raw: GateResult, cell: int) -> GateResult:
-        """Return a publishable copy of a gate's result: the upper bound and the number of individuals n are taken from
-        the unpublished ``raw``, unless n is from 1 to ``cell`` - 1."""
+        """Return a publishable copy of the result of a gate (a limit set by the job): the upper bound and the number of
+        individuals n are taken from the unpublished ``raw``, unless n is from 1 to ``cell`` - 1."""
         return self if raw.n is not None and 0 < raw.n < cell else replace(self, n=raw.n, upper=raw.upper)
 
 

@@ -57,8 +57,9 @@ class InvertedKind:
     in_place: Annotated[InPlace | None, PARTS] = optional()
 
     def withhold_small_counts(self, raw: InvertedKind, cell: int) -> InvertedKind:
-        """Return publishable results of inversion attacks on one kind of identifier: a rate becomes a bound if fewer
-        than ``cell`` guesses are right, or fewer are wrong. ``raw`` has the unpublished numbers of guesses."""
+        """Return publishable results of inversion attacks on one kind of identifier: a rate becomes a bound unless at
+        least ``cell`` guesses are right and at least ``cell`` are wrong. ``raw`` has the unpublished numbers of
+        guesses."""
         every, ordinary, own = (
             found and _published_ranks(found, raw.num_targets, cell) for found in (self.all, self.ordinary, self.own)
         )
@@ -80,8 +81,8 @@ def _published_ranks(ranked: RankedCandidates, num_targets: Sides, cell: int) ->
 
 
 def _publish_rates(sides: Excess, num_targets: Sides, cell: int) -> Excess:
-    """Return publishable rates of right guesses, of members and held-out individuals: a rate becomes a bound, and the
-    difference is removed, if fewer than ``cell`` guesses of a side are right, or fewer are wrong."""
+    """Return publishable rates of right guesses, of members and held-out individuals. A rate becomes a bound, and the
+    difference is removed, unless at least ``cell`` guesses of the side are right and at least ``cell`` are wrong."""
     told = replace(
         sides,
         members=sides.members.as_share(num_targets.members, cell),

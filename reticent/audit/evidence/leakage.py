@@ -24,7 +24,9 @@ class Sides:
 
     @classmethod
     def of(cls, is_member: np.ndarray) -> Sides:
-        """Return the numbers of members (True) and of others (False) in a bool array with one entry for each item."""
+        """Count the items of members and of held-out individuals, given whether each item is a member's (bool
+        array).
+        """
         return cls(members=int(is_member.sum()), heldout=int((~is_member).sum()))
 
 
@@ -139,9 +141,9 @@ class Unshared:
         return replace(self, excess=self.excess.withheld(cell)) if any(map(is_withheld, sides)) else self
 
     def beside(self, before_publication: tuple[tuple[Estimate, Estimate], ...], cell: int) -> Unshared:
-        """Return these leak rates (of a subset of the identifiers) if they can be published next to those of all
-        identifiers, else with their numbers removed: fewer than ``cell`` individuals could be found by subtraction.
-        ``before_publication`` has the unpublished (rate of the subset, rate of all) of each side."""
+        """Return these leak rates, of a subset of the identifiers. Their numbers are removed if a comparison with the
+        rates of all identifiers would reveal fewer than ``cell`` individuals. ``before_publication`` has for each side
+        the unpublished (rate of the subset, rate of all)."""
         known = [(own.n, of_all.n) for own, of_all in before_publication]
         if all(n is not None and m is not None and not (0 < n < cell or 0 < m - n < cell) for n, m in known):
             return self
@@ -265,8 +267,8 @@ class Exposed(Excess):
     emits."""
 
     def withhold_small_counts(self, raw: Excess, cell: int) -> Exposed:
-        """Return publishable shares of individuals of whom an identifier leaked: a share becomes a bound if fewer than
-        ``cell`` individuals had a leak, or fewer had none. ``raw`` has the unpublished shares."""
+        """Return publishable shares of individuals of whom an identifier leaked: a share becomes a bound unless at
+        least ``cell`` individuals had a leak and at least ``cell`` had none. ``raw`` has the unpublished shares."""
         kept = Excess.withhold_small_counts(self.as_shares(cell), raw, cell)
         assert isinstance(kept, Exposed)
         return kept
@@ -317,8 +319,8 @@ class Calls:
     f1: Annotated[Estimate, OVER_INDIVIDUALS]
 
     def withhold_small_counts(self, raw: Calls, cell: int) -> Calls:
-        """Return publishable precision, recall and F1 of declaring individuals members: all become bounds if fewer than
-        ``cell`` members are declared members, or fewer are not."""
+        """Return publishable precision, recall and F1 of declaring individuals members: all become bounds unless at
+        least ``cell`` members are declared members and at least ``cell`` are not."""
         # If the number of calls is 0 or withheld, the small cell itself bounds the calls from above.
         members, called = self.recall.n, self.precision.n or cell
         if self.recall.value is None or not members:

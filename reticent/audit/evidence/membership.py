@@ -53,8 +53,8 @@ class Told:
     p_value: Annotated[float | None, PRIVATE] = None
 
     def withhold_small_counts(self, raw: Told, cell: int) -> Told:
-        """Return a publishable share of members whom an attack identifies: a bound, or nothing, if fewer than ``cell``
-        members are identified, or fewer are not. ``raw`` has the unpublished share."""
+        """Return a publishable share of members whom an attack identifies: a bound, or nothing, unless at least
+        ``cell`` members are identified and at least ``cell`` are not. ``raw`` has the unpublished share."""
         if raw.rate is None:
             return self
         closed = raw.rate.withhold_small_counts(raw.rate, cell)
@@ -121,8 +121,8 @@ class MeasuredAttack:
         )
 
     def _publish_tpr(self, tpr: Estimate, cell: int) -> Estimate:
-        """Return a publishable true-positive rate: a bound if fewer than ``cell`` members are found, or fewer are not;
-        nothing if fewer than ``cell`` were attacked."""
+        """Return a publishable true-positive rate: a bound unless at least ``cell`` members are found and at least
+        ``cell`` are not; nothing if fewer than ``cell`` were attacked."""
         return (tpr.withheld(cell) if 0 < (tpr.n or 0) < cell else tpr).as_share(self.num_members, cell)
 
 
@@ -280,7 +280,7 @@ def _is_subset_small(all_attacked: MeasuredAttack, subset: Matched, cell: int) -
 
 
 def _publish_roc(measured: MeasuredAttack, cell: int) -> Roc:
-    """Return the attack's ROC curve without points that fewer than ``cell`` members or non-members make up."""
+    """Return the attack's ROC curve without the points that would reveal fewer than ``cell`` members or non-members."""
     sides = (measured.num_nonmembers or 0, measured.num_members or 0)
     points = list(zip(measured.roc.fpr, measured.roc.tpr, strict=True))
     kept = [p for p in points if not any(0 < round(rate * n) < cell for rate, n in zip(p, sides, strict=True))]

@@ -32,15 +32,15 @@ class Rule:
 
 
 def _withhold_small(value: Any, cell: int) -> Any:
-    """Return a count, or a mapping with each of its counts, with None in place of a count from 1 to ``cell`` - 1."""
+    """Return a count, or None if it is from 1 to ``cell`` - 1; for a mapping, the same with each of its counts."""
     if isinstance(value, Mapping):
         return {without_claims(key): _withhold_small(part, cell) for key, part in value.items()}
     return None if value is not None and 0 < value < cell else value
 
 
 def _publish_nested(value: Any, cell: int) -> Any:
-    """Return evidence, or a mapping or list of evidence, with each element in publishable form (small counts under
-    ``cell`` withheld); None in place of anything else."""
+    """Return evidence, or a mapping or list of evidence, with each element in publishable form (counts under ``cell``
+    withheld). An element that is not evidence becomes None."""
     if isinstance(value, Mapping):
         return {without_claims(key): _publish_nested(part, cell) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -95,8 +95,8 @@ class Settings:
 
 @cache
 def rules_of(cls: type) -> dict[str, Rule | Settings | None]:
-    """Return field name -> the publication rule that annotates the field in an evidence class; None for a field without
-    one, which is not published."""
+    """Return for each field of an evidence class the rule by which it is published, taken from its annotation; None,
+    for a field without a rule, means that it is not published."""
     found: dict[str, Rule | Settings | None] = {}
     hints = get_type_hints(cls, include_extras=True)
     for field in fields(cls):
@@ -107,8 +107,8 @@ def rules_of(cls: type) -> dict[str, Rule | Settings | None]:
 
 
 def publish(evidence: Evidence, cell: int) -> Evidence:
-    """Return the publishable form of evidence: every field by its own publication rule, then fields that could reveal
-    each other by the class's method ``withhold_small_counts``.
+    """Return a publishable copy of evidence: each field by its own rule, and then the class's method
+    ``withhold_small_counts`` for fields from which other fields could be derived.
 
     A class whose fields could reveal each other has ``withhold_small_counts(self, raw, cell)``. ``self`` is the
     evidence after the rules, ``raw`` the evidence before them, and the result is published.
@@ -129,8 +129,9 @@ def publish(evidence: Evidence, cell: int) -> Evidence:
 
 
 def settings_withheld(evidence: Any) -> int:
-    """Return the number of settings of an evidence object that are set but not published; settings of evidence nested
-    in it are not counted."""
+    """Return how many settings of an evidence object are set but not published, without those of evidence nested in
+    it.
+    """
     cls: Any = type(evidence)
     rules = ((name, rule) for name, rule in rules_of(cls).items() if isinstance(rule, Settings))
     return sum(rule.kind.published(getattr(evidence, name))[1] for name, rule in rules)
@@ -140,8 +141,8 @@ _CLAIM = re.compile("|".join(map(re.escape, FORBIDDEN)), re.IGNORECASE)
 
 
 def without_claims(value: Any) -> Any:
-    """Return nested JSON values with each claim in `FORBIDDEN`, such as "anonymous", which no report may make, replaced
-    by "(withheld)" in every text and key."""
+    """Return nested JSON values in which every claim that no report may make (`FORBIDDEN`, such as "anonymous") is
+    replaced by "(withheld)", in texts and keys."""
     if isinstance(value, Mapping):
         return {without_claims(key): without_claims(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

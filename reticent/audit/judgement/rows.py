@@ -232,8 +232,8 @@ class Risk:
     by_detectors: bool = False
 
     def advice(self, recipe: Recipe | None) -> str:
-        """Return, as a sentence, how this risk of a model trained by ``recipe`` can be lowered, or lowered further if
-        the recipe follows the usual advice already."""
+        """Return a sentence on how this risk of a model trained by ``recipe`` can be lowered, or lowered further if the
+        recipe follows the usual advice already."""
         done = recipe is not None and self.is_lowered(recipe)
         return self.lowered_further if done and self.lowered_further else self.lowered_by
 
@@ -336,8 +336,8 @@ def _position_numbers(description: str, in_place: InPlace, *, beside_base: bool)
 
 
 def _individual_shares(shares: Mapping[str, Excess], at_most: float) -> Iterator[Number]:
-    """Yield figures to judge from shares of individuals (description -> shares of members and held-out), with intervals
-    that hold simultaneously and the upper limit ``at_most``."""
+    """Yield figures to judge: for each description in ``shares``, the share of members of whom something leaked, minus
+    that of held-out individuals. The intervals hold simultaneously; ``at_most`` is the upper limit."""
     for words, sides in shares.items():
         for number in _rate_numbers(words, sides, beside_base=words == PEOPLE_OF.format("predicted")):
             estimate = number.estimate and simultaneous(number.estimate, len(shares))
@@ -465,7 +465,7 @@ def _threshold_attacks(model: ModelEvidence) -> dict[str, KindAttack]:
 
 
 def _clipped(area: Estimate) -> Estimate:
-    """Return an AUC with its interval clipped to 0 and 1."""
+    """Return an AUC with the ends of its interval clipped to 0 and 1."""
     if area.low is None or area.high is None:
         return area
     return replace(area, low=max(area.low, 0.0), high=min(area.high, 1.0))
@@ -546,8 +546,8 @@ def _exposed_members(subject: Subject, kinds_of_words: Sequence[str], whole: boo
 
 
 def _why_invalid(attack: MeasuredAttack) -> str | None:
-    """Return why a membership attack proves nothing, namely that members and others differ without the model; None if
-    it is valid."""
+    """Return the reason why a membership attack proves nothing (members and others differ even without the model); None
+    if it is valid."""
     return attack.why or "the two sides differ without the model" if attack.verdict == INVALID else None
 
 
@@ -592,8 +592,8 @@ def _kind_numbers(
 
 
 def _passage_numbers(subject: Subject) -> Iterator[Number]:
-    """Yield the figures by which the risk *passages* is judged: rates of training passages that a causal model
-    completes, and the share of individuals with a whole one."""
+    """Yield the figures by which the risk *passages* is judged: the rates at which a causal model completes training
+    passages, and the share of individuals of whom it completes a whole one."""
     passages = subject.extracted.passages if subject.extracted else None
     for row in passages.rates if passages else ():
         if row.asked == "all":
@@ -845,8 +845,8 @@ def _epsilon_gate(gate: GateConfig, own: Subject, _: Subject | None) -> Iterator
 
 
 def _canary_arm(subject: Subject | None, name: str) -> CanaryArm | None:
-    """Return the results on one arm (group, such as "missed", the unprotected ones) of a model's canaries; None without
-    canaries."""
+    """Return the results on one group ("arm") of a model's canaries, such as "missed", the unprotected ones; None
+    without canaries."""
     canaries = subject.extracted.canaries if subject and subject.extracted else None
     return canaries.arms.get(name) if canaries else None
 
@@ -860,7 +860,7 @@ def is_over(estimate: Estimate | None, null_value: float) -> bool | None:
 
 
 def _no_numbers(_: GateConfig, __: Subject, ___: Subject | None) -> Iterator[Number]:
-    """Yield nothing: this gate checks the documents, not a model."""
+    """Yield nothing, since gates of this kind check the documents and not a model."""
     return iter(())
 
 
@@ -955,7 +955,7 @@ def orient_auc(auc: Estimate, twin_auc: Estimate | None) -> Estimate:
 
 
 def _mirrored(auc: Estimate) -> Estimate:
-    """Return an AUC and its interval mirrored at 0.5."""
+    """Return 1 minus an AUC, with its interval: the AUC in the other direction."""
     assert auc.value is not None
     assert auc.low is not None
     assert auc.high is not None
@@ -1035,8 +1035,8 @@ class GateConfig(Section):
 
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
-        """Raise `ValueError` if the gate's limit is above the largest possible value, or a field is set that its
-        measure does not use."""
+        """Raise `ValueError` if the gate's limit is so high that every model would pass, or if a field is set that does
+        not apply to the quantity it limits."""
         if self.measure not in ("exposure", "epsilon") and self.at_most > 1:
             raise ValueError(
                 f"a {GATES[self.measure].title} is at most 1, so {self.at_most:g} would pass whatever leaks"

@@ -139,8 +139,9 @@ def _unjudged_row(number: Number, controls: Sequence[Twins], threshold: float, *
 def gate_outcome(
     estimate: Estimate | None, at_most: float, control: bool | None, *, small_cell: int = 5
 ) -> tuple[str, str]:
-    """Compare an estimate with a gate's upper limit ``at_most``; return (outcome, reason): "pass", "fail", or "no
-    power" if the estimate is missing or too uncertain, or no control shows that the attack works.
+    """Compare an estimate with the upper limit ``at_most`` of a gate (a limit set by the job); return (outcome,
+    reason). The outcome is "no power" if the estimate is missing or too uncertain, or no control shows that the attack
+    works.
 
     Parameters
     ----------
@@ -209,15 +210,16 @@ def verdict(
 
 
 def _default_language_gate(corpus: CorpusEvidence | None) -> Iterator[GateConfig]:
-    """Yield the default limit on documents in unknown languages, as a gate, only if the documents exceed it."""
+    """Yield a gate (a limit) on the share of documents in languages that the detection rules do not know, with the
+    default limit, if the documents exceed it."""
     gate = GateConfig(measure=OTHER_LANGUAGE, at_most=MOST_OTHER_LANGUAGE)
     if _language_result(corpus, gate).outcome == FAIL:
         yield gate
 
 
 def _language_result(corpus: CorpusEvidence | None, gate: GateConfig) -> GateResult:
-    """Return a gate's result on the share of documents in languages that the detection rules do not know; "no power" if
-    languages were not counted."""
+    """Return the result of a gate (a limit set by the job) on the share of documents in languages that the detection
+    rules do not know; "no power" if languages were not counted."""
     found = corpus.other_languages if corpus else None
     if found is None or not found.num_documents:
         return GateResult(outcome=NO_POWER, reason=NO_NUMBER, n=0)
@@ -228,12 +230,14 @@ def _language_result(corpus: CorpusEvidence | None, gate: GateConfig) -> GateRes
 
 
 def failed(row: GateResult) -> bool:
-    """Return whether a gate's result makes the run fail: the gate failed, or it is required and has no power."""
+    """Return whether the result of a gate (a limit set by the job) makes the run fail: its outcome is "fail", or "no
+    power" although the gate is required."""
     return row.outcome == FAIL or (row.outcome == NO_POWER and bool(row.required))
 
 
 def verdict_lines(found: Verdict) -> list[str]:
-    """Return one line of text for each gate result: outcome, limit, model, upper bound, n and reason."""
+    """Return one line of text for the result of each gate (a limit set by the job): outcome, limit, model, upper bound,
+    n and reason."""
     lines = []
     for row in found.results:
         whose = " of ".join(name for name in (row.recipe, row.model) if name)
@@ -277,7 +281,7 @@ def _gate_results(
 
 
 def _gate_result(row: Row, gate: GateConfig, small_cell: int) -> GateResult:
-    """Check the figure in ``row`` against a gate's limit; return the result with labels, upper bound, outcome and
+    """Compare the figure in ``row`` with a gate's limit; return the result with labels, upper bound, outcome and
     reason."""
     number = row.number
     outcome, reason = gate_outcome(row.estimate, row.at_most, row.control, small_cell=small_cell)
@@ -309,7 +313,7 @@ def _gate_result(row: Row, gate: GateConfig, small_cell: int) -> GateResult:
 
 
 def _last_checkpoints(models: Sequence[Entry]) -> dict[tuple[str | None, str | None, int | None], Entry]:
-    """Return (model section, recipe, seed) -> the entry with the highest epoch of that training."""
+    """Return (model section, recipe, seed) -> the entry of that training's last checkpoint."""
     last: dict[tuple[str | None, str | None, int | None], Entry] = {}
     for model in models:
         key = (model.model, model.recipe, model.seed)
@@ -356,7 +360,7 @@ def _with_heads_as_models(audit: AuditEvidence) -> AuditEvidence:
 
 
 def _judge_and_record(risk: Risk, model: ModelEvidence, audit: AuditEvidence, config: VerdictConfig) -> KeptOutcome:
-    """Judge one risk of one model; return the outcome as a record with which later audits compare theirs."""
+    """Judge one risk of one model; return the outcome as a record, with which later audits compare their own."""
     found = _judge_risk(risk, model, audit, config, audit.cell)
     numbers = [n for n in risk.numbers(_with_extraction(model, audit)) if n.estimate and n.estimate.value is not None]
     seed = audit.settings.get("seed")
@@ -612,8 +616,8 @@ def _deciding_row(rows: Sequence[Row]) -> Row | None:
 
 
 def _surest_finding(rows: Sequence[Row]) -> Number | None:
-    """Return the valid figure whose interval lies farthest above its value for a model that leaks nothing, whatever the
-    threshold; None if no interval lies above."""
+    """Return the valid figure that shows a leak most clearly: its interval lies farthest above the value of a model
+    that leaks nothing. Thresholds play no part; None if no interval lies above."""
     said = [row for row in rows if not row.number.invalid and not row.number.missing]
     over = [row for row in said if row.number.is_found(row.estimate)]
     surest = max(over, key=lambda row: _lower_end(row) - row.number.null, default=None)
@@ -769,14 +773,14 @@ def _apply_gates(result: RiskResult, risk: Risk, model: ModelEvidence, audit: Au
 
 
 def _is_about(row: GateResult, risk: Risk, model: ModelEvidence) -> bool:
-    """Return whether a gate's result concerns this risk and this model."""
+    """Return whether the result of a gate (a limit set by the job) concerns this risk and this model."""
     own = row.recipe in (None, model.recipe) and row.model in (None, model.model) and row.seed in (None, model.seed)
     return own and row.measure in risk.gates
 
 
 def _unprotected_twin(model: ModelEvidence, models: Sequence[ModelEvidence]) -> ModelEvidence | None:
-    """Return the last checkpoint of the same model section and objective trained without protection, with the same seed
-    if there is one; None without one."""
+    """Return the last checkpoint of the model that was trained without protection in the same model section and for the
+    same objective, with the same seed if there is one; None without such a model."""
     own = [m for m in models if (m.model, m.objective) == (model.model, model.objective) and m.is_plain]
     same = [m for m in own if m.seed == model.seed and m.training == model.training] or own
     return max(same, key=lambda m: m.epoch, default=None)

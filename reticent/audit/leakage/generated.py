@@ -52,8 +52,8 @@ _TAILS = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
 
 
 def bleu_counts(texts: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a") -> np.ndarray:
-    """Return sacrebleu's counts of each text against its references, float64 (texts, 2 x MAX_ORDER + 2): matches and
-    n-grams by order, length of the text, length of the reference."""
+    """Return sacrebleu's counts for each text, float64 (texts, 2 x MAX_ORDER + 2): number of matching n-grams and of
+    all n-grams for each n, length of the text, length of the reference."""
     from sacrebleu.metrics import BLEU
 
     bleu = BLEU(effective_order=True, tokenize=tokenize, max_ngram_order=MAX_ORDER)
@@ -194,8 +194,8 @@ def newly_written(
 def _find_in_token_rows(
     rows: list[list[int]], identifiers: Identifiers, table: SurfaceTable, tokenizer: PreTrainedTokenizerFast
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return two arrays with an entry for each identifier occurrence in rows of token ids, decoded and split into words
-    like documents: number of the identifier, number of the row."""
+    """Find identifiers in rows of token ids, which are decoded and split into words like documents. Return two arrays
+    with one entry for each occurrence: number of the identifier, number of the row."""
 
     texts = pa.array(core_tokenizer(tokenizer).decode(rows, skip_special_tokens=True), pa.large_string())
     words = _rust.segment(texts)
@@ -218,7 +218,7 @@ def continue_documents(
     bf16: str,
     seed: int,
 ) -> Written:
-    """Return a model's continuations of the documents that `draw_prompts` chooses.
+    """Generate continuations of the documents that `draw_prompts` chooses, each from the document's beginning.
 
     Cost: at most 2 x num_prompts x num_samples continuations of num_tokens tokens.
     """

@@ -193,8 +193,8 @@ def privacy_by_category(
     compared: Compared | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> dict[str, CategoryPrivacy]:
-    """Return category of direct identifier (such as a name) -> Privacy, the share of members' identifiers not
-    predicted, and members' excess leak rate over held-out individuals.
+    """Return category of direct identifiers (such as names) -> Privacy (the share of members' identifiers that the
+    model does not predict) and members' excess leak rate over held-out individuals.
 
     Parameters
     ----------
@@ -361,7 +361,7 @@ def shared_over_base(
 
 
 def _complement(estimate: Estimate) -> Estimate:
-    """Return 1 minus a rate, with its interval: leak rate to privacy."""
+    """Return 1 minus a rate, with its interval, to turn a leak rate into Privacy."""
     if estimate.value is None:
         return estimate
     low, high = (None if end is None else 1 - end for end in (estimate.high, estimate.low))
@@ -506,7 +506,7 @@ def _measure_calls(
     seed: int,
     units: np.ndarray | None = None,
 ) -> Calls:
-    """Return precision, recall and F1 of calling the individuals in the mask ``is_called`` members, with bootstrap
+    """Return precision, recall and F1 of declaring the individuals in the mask ``is_called`` members, with bootstrap
     intervals that are at least as wide as exact ones."""
     confusion = np.stack([is_called & is_member, is_called & ~is_member, ~is_called & is_member], axis=1).astype(
         np.float64
@@ -527,7 +527,9 @@ def _measure_calls(
     drawn_together = confusion if clusters is None else cluster_sums(confusion, clusters)
 
     def size(chosen: np.ndarray) -> int:
-        """Return the number of the chosen individuals, or of their households where these are resampled."""
+        """Return how many individuals are in the mask ``chosen`` or, if households are resampled, how many
+        households.
+        """
         return int(np.count_nonzero(chosen)) if clusters is None else len(np.unique(clusters[chosen]))
 
     blocks = iter_resamples(len(drawn_together), num_bootstrap, seed) if n else iter(())
@@ -694,8 +696,8 @@ class LeakageAudit:
 
     @cached_property
     def graphs(self) -> list[Graph]:
-        """Bipartite graphs of individuals and their identifiers that adversaries build, one for each configured share
-        of the documents that they know, and last that of the training documents."""
+        """The bipartite graphs of individuals and their identifiers that adversaries could build: one for each
+        configured share of documents known to them, and last one from the training documents."""
         config = self.config
         return adversary_graphs(
             self.words, self.true, self.is_member, k=config.k, n=config.n, units=self.units,
@@ -703,8 +705,8 @@ class LeakageAudit:
         )  # fmt: skip
 
     def _find_identifiers(self, words: Words, surfaces: np.ndarray) -> Identifiers:
-        """Return the identifiers in these words by the audit's settings: n-grams of up to n words that fewer than k
-        units (individuals or households) use."""
+        """Return the identifiers in these words: direct ones, and n-grams of up to n words that fewer than k
+        individuals (or households) use, with the audit's n and k."""
         config = self.config
         return Identifiers(words, surfaces, k=config.k, n=config.n, max_n=config.max_n, units=self.units)
 
@@ -728,8 +730,8 @@ class LeakageAudit:
         context: Context,
         draws: FoldDraws | None = None,
     ) -> Leakage:
-        """Return all leakage measures of a model from ``predicted``, the spelling number that it predicts for each
-        word, and ``base_predicted``, its base model's.
+        """Return all leakage measures of a model. ``predicted`` has the number of the spelling that it predicts for
+        each word, ``base_predicted`` that of its base model.
 
         Parameters
         ----------
@@ -834,7 +836,7 @@ class LeakageAudit:
         return result
 
     def measure_all_occurrences(self, predicted: np.ndarray) -> AllOccurrences:
-        """Return the leakage of a masked model whose words were predicted with all their occurrences in the window
+        """Return the leakage of a masked model for which, when a word was predicted, all its copies in the window were
         masked."""
         found = self.member_identifiers.predicted(predicted, self.words, self.true, own=self.is_member)
         leaked = self._leaked(self.identifiers, predicted)
@@ -846,6 +848,5 @@ class LeakageAudit:
         )
 
     def _leaked(self, identifiers: Identifiers, predicted: np.ndarray) -> np.ndarray:
-        """Return whether each identifier is among the ``predicted`` words of the store, anywhere, bool
-        (num_identifiers,)."""
+        """Return whether each identifier occurs anywhere among the ``predicted`` words, bool (num_identifiers,)."""
         return identifiers.predicted(predicted, self.words, self.true).anywhere

@@ -115,8 +115,8 @@ def _perplexity(loss: Estimate) -> Estimate:
 
 
 def without_predictions(model: ModelEvidence) -> ModelEvidence:
-    """Return the evidence without any measure of predicted identifiers, for a model whose predicted tokens are unknown:
-    no leak found proves nothing then."""
+    """Return the evidence without the measures of predicted identifiers, for a model whose predicted tokens are not
+    known, so that it does not look as if nothing leaked."""
     none = Estimate(value=None, n=0, method="no prediction was seen")
     hidden = {
         part: replace(

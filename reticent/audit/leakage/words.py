@@ -47,8 +47,8 @@ class Words:
 
 
 def words_of(store: TokenStore) -> Words:
-    """Return the words of a store in document order: first token, number of tokens, document, individual and protection
-    flags of each."""
+    """Return the words of a token store in document order, each with its first token, number of tokens, document,
+    individual and protection flags."""
     starts, lengths, documents = word_slots(store.word_ids, store.doc_offsets)
     return Words(
         starts,

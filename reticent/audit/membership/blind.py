@@ -40,7 +40,7 @@ DATE = re.compile(r"((?:19|20)\d\d)(?:[-/.](\d\d?))?(?:[-/.](\d\d?))?|(?:(\d\d?)
 
 
 def year_of(text: str) -> float:
-    """Return the date that a word denotes, as a decimal year; NaN if it is no date.
+    """Return the date that a word stands for, as a year with decimals; NaN if it is no date.
 
     >>> year_of("2019"), year_of("2019-07-02"), year_of("2.7.2019"), year_of("1066")
     (2019.0, 2019.5027777777777, 2019.5027777777777, nan)

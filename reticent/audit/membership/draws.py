@@ -35,8 +35,8 @@ def draw_half(units: np.ndarray, candidates: np.ndarray, *, seed: int, shadow_nu
 
 
 def split_for_shadow(individuals: Individuals, *, seed: int, shadow_number: int) -> Individuals:
-    """Return the individuals with the split for one shadow model: a random half of the real members and held-out
-    individuals are its members, the other half is held out; reference individuals stay."""
+    """Return the individuals split for one shadow model: a random half of the real members and of the held-out
+    individuals become its members, the rest is held out. Reference individuals stay as they are."""
     candidates = individuals.mask(MEMBERS, HELDOUT)
     drawn = draw_half(individuals.units, candidates, seed=seed, shadow_number=shadow_number)
     sides = individuals.table.column("split").combine_chunks().indices.to_numpy().copy()
@@ -47,8 +47,8 @@ def split_for_shadow(individuals: Individuals, *, seed: int, shadow_number: int)
 
 
 def draw_population(units: np.ndarray, heldout: np.ndarray, *, share: float, seed: int) -> np.ndarray:
-    """Return whether each individual is in RMIA's population of reference, bool (I,): a random share of the held-out
-    units (individuals or households), at least one."""
+    """Draw RMIA's reference population, a random share of the held-out units (individuals or households), at least one;
+    return whether each individual is in it, bool (I,)."""
     pool = np.unique(units[heldout])
     keys = generator(seed, _STREAM_POPULATION).random(int(units.max()) + 1)
     chosen = pool[np.argsort(keys[pool], kind="stable")][: max(1, round(share * len(pool)))]
@@ -56,6 +56,6 @@ def draw_population(units: np.ndarray, heldout: np.ndarray, *, share: float, see
 
 
 def training_seed(seed: int, shadow_number: int) -> int:
-    """Return the training seed of a shadow model, different from that of the attacked model, which an attacker would
+    """Return the seed for training a shadow model. It differs from that of the attacked model, which an attacker would
     not know."""
     return int(generator(seed, _STREAM_SEEDS).integers(0, 2**63, shadow_number + 1, dtype=np.int64)[shadow_number])

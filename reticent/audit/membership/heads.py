@@ -57,8 +57,8 @@ class HeadScores:
 
     @classmethod
     def of_classes(cls, log_probs: np.ndarray, label: np.ndarray) -> HeadScores:
-        """Return a classifier's scores on D documents (log-probability of the true and of the likeliest label, entropy,
-        right or wrong) from ``log_probs``, float64 (D, C); of equal classes the first is the prediction."""
+        """Return a classifier's scores on D documents: log-probability of the true and of the likeliest label, entropy,
+        right or wrong. ``log_probs`` is float64 (D, C); of equally likely classes the first is the prediction."""
         with np.errstate(invalid="ignore"):
             entropy = -np.nansum(np.exp(log_probs) * log_probs, axis=1)
         right = (log_probs.argmax(axis=1) == label).astype(np.float64)
@@ -77,8 +77,8 @@ class HeadScores:
 
     @classmethod
     def load(cls, path: Path) -> tuple[HeadScores, np.ndarray]:
-        """Return (scores of a shadow classifier or tagger; ``is_in``, bool (D,), which documents it was trained on) as
-        `save` wrote them."""
+        """Read what `save` wrote; return (scores of a shadow classifier or tagger, bool mask (D,) of the documents that
+        it was trained on)."""
         try:
             with np.load(path) as kept:
                 return cls(**{part.name: kept[part.name] for part in fields(cls)}), kept["is_in"]
@@ -224,15 +224,15 @@ HEAD_ATTACKS: Final[Mapping[str, Attack]] = table_of(
 
 
 def head_scores(target: HeadScores, shadows: HeadShadows | None) -> dict[str, np.ndarray]:
-    """Return attack name -> score of each document, float64 (D,), of every attack on a classifier or tagger; without
-    shadows only of attacks that need none."""
+    """Return attack name -> score of each document, float64 (D,), for all attacks on a classifier or tagger; without
+    ``shadows`` only for those that need no shadow models."""
     rows = [row for row in HEAD_ATTACKS.values() if shadows is not None or Need.SHADOWS not in row.needs]
     return {row.name: row.score(target, shadows) for row in rows}
 
 
 def head_controls(shadows: HeadShadows | None) -> dict[str, np.ndarray]:
-    """Return attack name -> control, for attacks that need no shadows: each document's mean score, float64 (D,), over
-    the shadow classifiers or taggers not trained on it; empty without shadows."""
+    """Return attack name -> control scores of the documents, float64 (D,), for attacks that need no shadow models: the
+    mean score under shadow classifiers or taggers not trained on the document. Empty without shadows."""
     if shadows is None:
         return {}
     rows = [row for row in HEAD_ATTACKS.values() if Need.SHADOWS not in row.needs]

@@ -100,8 +100,8 @@ def reidentify_authors(
 
 
 def training_half(units: np.ndarray, is_member: np.ndarray, seed: int) -> np.ndarray:
-    """Return whether each document belongs to the random half of each side's units (individuals or households) that the
-    attack's classifier is trained on, bool (D,)."""
+    """Draw half of each side's units (individuals or households), to train the attack's classifier on; return whether
+    each document belongs to them, bool (D,)."""
     found, first, row = np.unique(units, return_index=True, return_inverse=True)
     keys, chosen = generator(seed, _STREAM).random(len(found)), np.zeros(len(found), dtype=bool)
     for side in (True, False):

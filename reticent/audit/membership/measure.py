@@ -41,8 +41,8 @@ SMALLEST_SIDE = 10
 
 
 def subgroup_labels(store: TokenStore, columns: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
-    """Return name of a grouping -> label of each individual, by ascending code. Individuals are grouped into thirds by
-    number and by length of documents, and by each of ``columns``.
+    """Return name of a grouping -> label of each individual, by ascending code. Individuals are grouped by terciles of
+    their number and length of documents, and by the value of each of ``columns``.
 
     The groupings are thirds by number of documents, thirds by total length in tokens, and one for each of ``columns``
     (one value for each individual). A grouping with a single group is left out.
@@ -59,7 +59,8 @@ def subgroup_labels(store: TokenStore, columns: Mapping[str, np.ndarray] | None 
 
 
 def _thirds(values: np.ndarray, names: Sequence[str]) -> np.ndarray:
-    """Return the name of the third that each value lies in. Equal values share a third, so a third can be empty."""
+    """Return for each value the name of its tercile (from ``names``, lowest first). Equal values get the same name, so
+    a tercile can be empty."""
     return np.array(names)[np.searchsorted(np.quantile(values, [1 / 3, 2 / 3]), values, side="left")]
 
 
@@ -73,8 +74,8 @@ def worst_subgroup(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> WorstSubgroup | None:
-    """Return the subgroup of individuals with the highest AUC interval (Bonferroni-corrected for all subgroups), which
-    membership attacks hit hardest; None if none has ten members and ten others.
+    """Return the subgroup of individuals on which membership attacks work best: that with the highest AUC interval,
+    Bonferroni-corrected for all subgroups. None if no subgroup has ten members and ten others.
 
     Parameters
     ----------
@@ -240,8 +241,8 @@ class AttackedIndividuals:
         return None
 
     def score_individuals(self, name: str, document_scores: np.ndarray, control: np.ndarray | None) -> Compared:
-        """Return the individuals' scores of one attack, by ascending code, from its document scores under the model and
-        under a ``control`` model."""
+        """Return one attack's scores of the individuals, by ascending code, from its document scores under the model
+        and, if given, under a ``control`` model."""
         asked = self.holdout if name in ON_HOLDOUT and self.holdout else self
         of_individuals = partial(
             scores_of, self.codes, individuals=asked.store.individual, is_total=EVERY_ATTACK[name].is_total
@@ -382,7 +383,8 @@ class MembershipAudit(AttackedIndividuals):
         *,
         among: Container[str] = ATTACKS,
     ) -> dict[str, np.ndarray]:
-        """Return the document scores of every configured likelihood attack whose inputs exist, by name, float (D,)."""
+        """Return attack name -> document scores, float (D,), for every configured likelihood attack whose inputs are
+        given."""
         rows = [ATTACKS[name] for name in self.config.attacks if name in ATTACKS and name in among]
         return {
             row.name: row.score(scores, base, self.zlib_bytes, lowercase)
@@ -405,7 +407,7 @@ class MembershipAudit(AttackedIndividuals):
 
 
 def _dates(table: SurfaceTable, surfaces: np.ndarray) -> np.ndarray:
-    """Return the date of each word in years, float64; NaN for a word that is no date."""
+    """Return the date that each word stands for, in years, float64; NaN for a word that is no date."""
     return np.append(table.map_forms(year_of), np.nan)[surfaces]
 
 
@@ -447,7 +449,8 @@ class OutControls:
 
 
 def _require_lowercase(lowercase: TokenStore | None, audit: TokenStore) -> TokenStore:
-    """Return the tokens of the lower-case texts; raise `ArtifactError` if they are missing or of other documents."""
+    """Return the tokens of the lower-case texts; raise `ArtifactError` if there are none or if they belong to other
+    documents."""
     if lowercase is None:
         raise ArtifactError("the lowercase attack needs the tokens of the texts in lower case")
     if not lowercase.doc_ids.equals(audit.doc_ids):

@@ -30,8 +30,8 @@ FPR = 0.01
 
 
 def chance_of_the_top(num_above: int, num_members: int, num_others: int) -> float:
-    """Return the probability that, by chance, at least the ``num_above`` highest scores all belong to members
-    (hypergeometric).
+    """Return the probability that the ``num_above`` highest scores all belong to members if scores do not depend on
+    membership (hypergeometric).
 
     >>> round(chance_of_the_top(8, 300, 300), 4)
     0.0037
@@ -108,8 +108,8 @@ class _Side:
     clusters: np.ndarray | None
 
     def highest_scores(self, scores: np.ndarray) -> np.ndarray:
-        """Return this side's scores that are not NaN, one an individual or, with households, the highest in each
-        household."""
+        """Return the scores of the individuals of this side, NaN left out; with households, only the highest score in
+        each."""
         own = scores[self.rows]
         there = ~np.isnan(own)
         return own[there] if self.clusters is None else cluster_tops(own[there], self.clusters[self.rows][there])
@@ -173,15 +173,15 @@ class _Ranked:
 
     @classmethod
     def of(cls, members: np.ndarray, others: np.ndarray) -> _Ranked:
-        """Sort the scores of both sides, without NaN, members' ascending and others' descending, and keep their
-        original order so that resamples need no sort."""
+        """Sort both sides' scores, members' ascending and others' descending, NaN left out. The original positions are
+        kept, so that bootstrap resamples need not be sorted."""
         rising, falling = np.argsort(members, kind="stable"), np.argsort(-others, kind="stable")
         rising, falling = rising[~np.isnan(members[rising])], falling[~np.isnan(others[falling])]
         return cls(members[rising], rising, others[falling], falling)
 
     def rates(self, member_counts: np.ndarray, other_counts: np.ndarray) -> np.ndarray:
-        """Return the true-positive rate at the false-positive rate `FPR` in each bootstrap resample, float64; a row of
-        either array counts how often each individual is drawn."""
+        """Return the true-positive rate at the false-positive rate `FPR` in each bootstrap resample, float64. A row of
+        the two arrays counts how often each member, and each other, is drawn."""
         running = np.cumsum(other_counts[:, self.order_of_others], axis=1)
         allowed = np.floor(FPR * running[:, -1:] + 1e-9)
         threshold = self.others[np.minimum((running <= allowed).sum(axis=1), len(self.others) - 1)]

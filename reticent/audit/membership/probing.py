@@ -53,8 +53,8 @@ def probe_score(
     seed: int,
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """Return each document's `probing_score`, the log-probability of its beginning alone minus that after a gapped copy
-    of it, float64 (D,); NaN for documents under eight tokens.
+    """Return the `probing_score` of each document: the log-probability of its beginning alone minus that after a copy
+    of it with gaps, float64 (D,); NaN for documents under eight tokens.
 
     The first token of a passage is not scored, because a model without a prefix token cannot predict it alone.
 
@@ -92,6 +92,7 @@ def _by_length(lengths: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def _gap_token(tokenizer: PreTrainedTokenizerFast, special: SpecialIds) -> int:
-    """Return the id of the token that stands in for the omitted tokens of a copy: that of an underscore, or padding."""
+    """Return the id of the token that replaces omitted tokens in the copy of a passage: the underscore's or, if the
+    tokenizer has none, the padding token's."""
     found = tokenizer.encode(" _", add_special_tokens=False)
     return int(found[-1]) if found else int(special.pad)

@@ -27,8 +27,8 @@ def withdrawn_attack(
     copied: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> KindAttack:
-    """Return the result of the attack that tells who withdrew between two releases of a model: an individual's score is
-    the mean log-probability a token under the earlier release minus that under the later.
+    """Return the result of the attack that tells which individuals withdrew between two releases of a model. An
+    individual's score is the mean log-probability per token under the earlier release minus that under the later one.
 
     Parameters
     ----------

@@ -76,7 +76,8 @@ class DocumentScores:
         return np.stack([self.mean_log_prob, self.top_probability, self.entropy], axis=1)
 
     def to_parquet(self, path: Path, is_in: np.ndarray) -> None:
-        """Write one row for each document; ``is_in``, bool (D,), marks the training documents of the shadow."""
+        """Write a shadow model's scores, one row for each document; ``is_in``, bool (D,), marks the documents it was
+        trained on."""
         log_probs = pa.LargeListArray.from_arrays(pa.array(self.doc_offsets), pa.array(self.log_probs))
         columns = {"is_in": pa.array(is_in), "log_probs": log_probs}
         columns |= {name: pa.array(getattr(self, name)) for name in _MEANS}
@@ -84,7 +85,8 @@ class DocumentScores:
 
     @classmethod
     def from_parquet(cls, path: Path) -> tuple[DocumentScores, np.ndarray]:
-        """Return (scores of a shadow, ``is_in``) as `to_parquet` wrote them."""
+        """Read what `to_parquet` wrote; return (scores of a shadow model, bool mask (D,) of the documents that it was
+        trained on)."""
         try:
             table = pq.read_table(path).combine_chunks()
             log_probs = table.column("log_probs").combine_chunks()
@@ -147,7 +149,8 @@ class ShadowAttacks:
         return len(self.is_in)
 
     def scores(self, name: str, *models: DocumentScores) -> list[np.ndarray]:
-        """Return the named attack's score of each document, one float64 (D,) for each of ``models``."""
+        """Return for each of ``models`` (their document scores) the scores that the named attack gives the documents,
+        float64 (D,)."""
         found: list[np.ndarray] = SHADOW_ATTACKS[name].score(self, models)
         return found
 
@@ -169,8 +172,8 @@ def _lira_online(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
 
 
 def _lira_offline(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
-    """Return each model's offline LiRA scores (out-shadows only) of the documents' mean log-probabilities; one float64
-    (D,) for each model."""
+    """Return each model's offline LiRA scores, which need only shadows not trained on the document, from the documents'
+    mean log-probabilities; one float64 (D,) for each model."""
     return [lira_offline_score(model.mean_log_prob, shadows.documents) for model in models]
 
 
@@ -188,8 +191,8 @@ def _rmia(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
 
 
 def _rmia_online(shadows: ShadowAttacks, models: Models) -> list[np.ndarray]:
-    """Return each model's RMIA scores, with p(x) estimated from shadows trained and shadows not trained on the
-    document; one float64 (D,) for each model."""
+    """Return each model's RMIA scores, with p(x) estimated from shadow models trained on the document and shadow models
+    not trained on it (online); one float64 (D,) for each model."""
     average = online_probability(shadows.known, shadows.out)
     return [rmia_score(np.exp(model.mean_log_prob), average, shadows.population) for model in models]
 

@@ -40,15 +40,15 @@ class Gaussians:
 
     @classmethod
     def of_one_spread(cls, mean_in: np.ndarray, mean_out: np.ndarray) -> Gaussians:
-        """Return Gaussians with these means and variance 1, for too few shadows to estimate a variance; only the order
-        of the resulting scores counts."""
+        """Return Gaussians with these means and variance 1, for too few shadow models to estimate a variance. The
+        scores then have the right order but no meaningful scale."""
         one = np.ones(len(mean_in))
         return cls(mean_in, one, mean_out, one)
 
 
 def fit_gaussians(shadows: Iterable[tuple[np.ndarray, np.ndarray]], *, prior: float = PRIOR_SHADOWS) -> Gaussians:
-    """Return the Gaussians of each of n numbers over the shadows trained on it (in) and those not (out), from one pair
-    (values (n,), is_in bool (n,)) for each shadow.
+    """Fit two Gaussians to each of n numbers (such as the loss of a document): its values under the shadow models
+    trained on it, and under the others. ``shadows`` yields for each shadow (values (n,), trained on it bool (n,)).
 
     A variance over four values is uncertain, and this is why LiRA fails with few shadows. So the variance of each side
     is (S + m·s0²) / (d + m). S is the sum of squares around the mean of its d + 1 values, s0² is the variance within
@@ -94,16 +94,16 @@ def mean_where(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
 
 
 def lira_online_score(values: np.ndarray, shadows: Gaussians) -> np.ndarray:
-    """Return LiRA's log N(v; in) - log N(v; out) of each number v, float64 (n,), with the Gaussians of shadows trained
-    and not trained on it (Carlini et al. 2022, algorithm 1)."""
+    """Return the LiRA score of each number v, float64 (n,): log N(v; in) - log N(v; out), with the Gaussians of the
+    shadow models trained and not trained on it (Carlini et al. 2022, algorithm 1)."""
     known = (values - shadows.mean_in) ** 2 / shadows.variance_in + np.log(shadows.variance_in)
     unknown = (values - shadows.mean_out) ** 2 / shadows.variance_out + np.log(shadows.variance_out)
     return (unknown - known) / 2
 
 
 def lira_offline_score(values: np.ndarray, shadows: Gaussians) -> np.ndarray:
-    """Return offline LiRA's -log(1 - Φ((v - mean_out) / σ_out)) of each number v, float64 (n,), from shadows not
-    trained on it only.
+    """Return the offline LiRA score of each number v, float64 (n,): -log(1 - Φ((v - mean_out) / σ_out)), from shadow
+    models not trained on it alone.
 
     The order of the numbers is that of Φ itself, but they do not all round to one value where Φ is 1. The mean over an
     individual's documents is Fisher's method of combining their p-values.
@@ -135,8 +135,8 @@ def logit_confidence(log_probs: np.ndarray) -> np.ndarray:
 
 
 def offline_probability(out: np.ndarray, slope: float) -> np.ndarray:
-    """Return p(x) = ((1 + a) p_out(x) + (1 - a)) / 2, RMIA's estimate of the average model's probability from
-    out-shadows alone (Zarifzadeh et al. 2024); ``slope`` is a, and a = 1 gives p_out itself."""
+    """Return RMIA's estimate of a document's average probability p(x) from shadow models not trained on it alone: ((1 +
+    a) p_out(x) + (1 - a)) / 2 (Zarifzadeh et al. 2024). ``slope`` is a; a = 1 gives p_out itself."""
     return ((1 + slope) * out + (1 - slope)) / 2
 
 
@@ -147,8 +147,8 @@ def online_probability(known: np.ndarray, out: np.ndarray) -> np.ndarray:
 
 
 def fit_offline_slope(known: np.ndarray, out: np.ndarray) -> float:
-    """Return RMIA's slope a, from 0 to 1, with which `offline_probability` from the out-shadows' mean ``out`` is
-    nearest to `online_probability`, which uses the in-shadows' mean ``known`` too.
+    """Return RMIA's slope a, from 0 to 1, with which `offline_probability` comes closest to `online_probability`.
+    ``known`` and ``out`` are mean probabilities under shadow models trained, and not trained, on each document.
 
     The fit minimises the squared relative error, because RMIA compares ratios. With the absolute error, a few easy
     texts would decide the fit.

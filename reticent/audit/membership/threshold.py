@@ -158,19 +158,19 @@ FOLDS = 5
 
 
 def normalise_word(text: str) -> str:
-    """Return a word in Unicode normal form C without surrounding spaces, as words are compared when the individuals who
-    use exactly this spelling are counted."""
+    """Return a word in Unicode normal form C without surrounding spaces: two words count as the same exact spelling if
+    these forms are equal."""
     return unicodedata.normalize("NFC", text).strip()
 
 
 def word_normaliser(surface: str) -> Callable[[str], str]:
-    """Return the function that normalises the spelling of a word as the index does when it counts the word's users
-    (``exact``, ``casefold`` or ``fold``)."""
+    """Return the function that normalises the spelling of a word (``exact``, ``casefold`` or ``fold``) in the same way
+    as the index that counts the users of words."""
     if surface == "exact":
         return normalise_word
 
     def folded(text: str) -> str:
-        """Return a word in the index's normalised spelling."""
+        """Return a word in the normalised spelling by which the index counts its users."""
         words = pa.array([text.strip()], pa.string())
         return str(pa.record_batch(_rust.apply_surface(words, surface=surface)).column("word")[0])
 
@@ -380,7 +380,8 @@ class ThresholdAudit:
         return self._subject_attack(np.stack([subject, word]), ratios, k, is_mean=False)
 
     def _mean_scores_by_member(self, token_scores: np.ndarray) -> _MemberScores:
-        """Return each word's mean of ``token_scores`` over its occurrences in each member's texts."""
+        """Return for each word and each member the mean of ``token_scores`` over the word's occurrences in the member's
+        texts."""
         known = np.isfinite(token_scores[self._places]) & self.is_member[self._units]
         columns = np.stack([self._spelt[known], self._units[known]])
         return _MemberScores(
@@ -440,7 +441,7 @@ class ThresholdAudit:
         return most_exposed_members(asked, codes, self.is_member, self._uncopied, at_once=k, **self.bootstrap).get("")
 
     def _with_unit(self, estimate: Estimate) -> Estimate:
-        """Return the estimate labelled as one over households if the users of words are counted by household, else
+        """Return the estimate marked as one over households, if the users of words are counted by household; else
         unchanged."""
         if not self._are_households:
             return estimate
@@ -478,8 +479,8 @@ class ThresholdAudit:
 
 
 def _widen_by_draws(estimate: Estimate, drawn: np.ndarray) -> Estimate:
-    """Return a share or AUC whose interval, over individuals, is widened to account for the choice of words too.
-    ``drawn`` has its values in bootstrap resamples of the words."""
+    """Return a share or AUC with an interval that accounts for the choice of words as well as for that of individuals.
+    ``drawn`` has the values of the share or AUC in bootstrap resamples of the words."""
     if estimate.value is None:
         return estimate
     drawn = drawn[np.isfinite(drawn)]

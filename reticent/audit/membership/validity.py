@@ -101,7 +101,8 @@ TO_DETECT = 1.959964 + 0.841621
 
 
 def detectable_auc(num_members: int, num_nonmembers: int) -> float | None:
-    """Return the AUC that a test at 5 % over so many individuals detects with 80 % power; None if a side is empty.
+    """Return the smallest AUC that a test at the 5 % level would detect with 80 % power over so many members and
+    non-members; None if there are no individuals on one side.
 
     It follows from the standard error of the area of an attack at chance (Mann-Whitney), sqrt((m + n + 1) / (12 m n)).
 
@@ -125,16 +126,16 @@ def holds_chance(auc: Estimate) -> bool:
 
 
 def verdict_by_interval(auc: Estimate | None) -> str | None:
-    """Return "distinguishable" or the verdict for the opposite direction if an AUC's interval lies above or below 0.5;
-    None if it contains 0.5 or is missing."""
+    """Return "distinguishable", or the verdict for the opposite direction, if the interval of an AUC lies above or
+    below 0.5; None if it contains 0.5 or is missing."""
     if auc is None or holds_chance(auc):
         return None
     return DISTINGUISHABLE if is_over_chance(auc) else OTHER_WAY
 
 
 def with_attack_verdicts(models: Sequence[ModelEvidence]) -> list[ModelEvidence]:
-    """Return the models with a verdict (and its reason) on every membership attack, from its interval and its controls,
-    a base model and an unprotected twin found among ``models``.
+    """Return the models with a verdict, and its reason, on every membership attack. It depends on the attack's interval
+    and on its controls: a base model and an unprotected twin, found among ``models``.
 
     The controls belong to the same section and objective. Of a split that reticent drew, a shift of the base model is
     chance, which the interval holds already. Where the split was given, an attack without shadow models says nothing if
@@ -241,8 +242,8 @@ def _kind_aucs(kind: str, base: ModelEvidence) -> list[Estimate]:
 def _verdict(
     name: str, model: ModelEvidence, base: ModelEvidence | None, twin: ModelEvidence | None
 ) -> tuple[str, str]:
-    """Return (verdict, its reason) on one attack of a model: whether it tells members from others, and may be believed.
-    The base model and the unprotected twin are controls."""
+    """Return (verdict, reason) on one attack on a model: whether it tells members from others and whether its result is
+    valid, with the base model and the unprotected twin as controls."""
     measured = model.membership[name]
     shadows = measured.num_shadows is not None
     if (why := None if shadows else why_sides_differ(model, base, partial(_control_aucs, name, measured))) is not None:

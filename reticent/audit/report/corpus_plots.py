@@ -140,7 +140,7 @@ def _k_note(k: int, t: Texts) -> str:
 
 
 def _share_below(curve: Curve | WordCurve, k: int) -> float:
-    """Return the share that a cumulative curve reaches at the last value below k, 0 if it has none."""
+    """Return the share that a cumulative curve reaches at the last value below k; 0 if the curve has no such value."""
     return max((y for x, y in zip(curve.x, curve.y, strict=True) if x < k), default=0.0)
 
 
@@ -248,7 +248,8 @@ def _draw_per_individual(rows: Sequence[IdentifiersByLength], t: Texts) -> Drawi
 
 
 def _quantile(curve: Curve | WordCurve, share: float) -> float:
-    """Return the first value at which the cumulative curve reaches ``share``; NaN if a published curve ends before."""
+    """Return the first value at which a cumulative curve reaches ``share``; NaN if it never does, because the end of
+    the curve is not published."""
     return next((x for x, y in zip(curve.x, curve.y, strict=True) if y >= share), np.nan)
 
 
@@ -305,8 +306,8 @@ def _plain_counts(axis: Any, t: Texts) -> None:
 
 
 def draw_unicity(corpus: CorpusEvidence, t: Texts = ENGLISH) -> list[Drawing]:
-    """Return the figure of the share of random sets of m common words that only one individual uses all of, by m, with
-    95 % intervals."""
+    """Return the figure of how often m random common words occur together in the texts of only one individual, by m,
+    with 95 % intervals."""
     rows = [row for row in corpus.unicity or [] if row.share.value is not None]
     if not rows:
         return []

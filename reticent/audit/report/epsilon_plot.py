@@ -69,8 +69,8 @@ def _private_arms(models: Sequence[ModelEvidence]) -> Arms:
 
 
 def _draw_panel(group: Group, last: Sequence[ModelEvidence], arms: Arms, slug: str, measure: Measure, t: Texts) -> str:
-    """Return one panel of a measure (a function of a model) against epsilon, a line for each private recipe in
-    ``arms``, as inline SVG."""
+    """Return one panel of a measure (a function of a model) against epsilon of differential privacy, a line for each
+    recipe in ``arms``, as inline SVG."""
     title = t(f"plots.epochs.{slug}.title")
     figure, axis = new_panel(group.short_title(t, title, in_two_lines=True))
     said = []

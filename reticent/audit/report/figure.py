@@ -223,7 +223,7 @@ def _localise_ticks(figure: Any, t: Texts) -> None:
             return t.plain(self.english(value, at))
 
         def get_offset(self) -> str:
-            """Return the offset text of the English formatter."""
+            """Return the text of the offset at the end of the axis, as the English formatter writes it."""
             return str(self.english.get_offset())
 
     for axis in figure.axes:
@@ -267,7 +267,7 @@ def whiskers(values: np.ndarray, lows: np.ndarray, highs: np.ndarray) -> np.ndar
 
 
 def estimate_in_words(estimate: Estimate | None, t: Texts = ENGLISH) -> str:
-    """Return an estimate with its interval in words, for an alternative text; says so if there is none."""
+    """Return text on an estimate and its interval for an alternative text; it says so if there is no estimate."""
     if estimate is None or estimate.value is None:
         return t("common.not_measured")
     if estimate.low is None or estimate.high is None:
@@ -292,7 +292,7 @@ def _two_digits(number: float, t: Texts) -> str:
 
 
 def alt_text(t: Texts, title: str, parts: Iterable[str]) -> str:
-    """Return the alternative text of a panel: its title, and the numbers in it."""
+    """Return the alternative text of a plot: its title, followed by its numbers."""
     return f"{title}. {t.apart(parts)}."
 
 
@@ -310,8 +310,8 @@ def epoch_factor(number: int, num_markers: int, epochs: Iterable[int]) -> float:
 
 
 def marker_fills(estimates: Sequence[Estimate], colour: str) -> list[str]:
-    """Return the fill colour of each estimate's plot marker: ``colour``, or the background (hollow) for a number
-    that is only a bound."""
+    """Return the fill colour of each estimate's plot marker: ``colour``, or the background's (hollow) if only a bound
+    of the estimate is known."""
     return [PAPER if estimate.bound else colour for estimate in estimates]
 
 

@@ -108,13 +108,13 @@ class Outcomes:
         return result.outcome if result else NOT_SHOWN
 
     def found_marks(self, rows: Iterable[Named], risk: str) -> list[Mark]:
-        """Return for each model a machine-readable mark that says whether attacks found a leak of this risk, to go with
-        the sentence that says so."""
+        """Return for each model a machine-readable mark that says whether a leak of this risk was found, to be attached
+        to a sentence that says the same."""
         return [found_mark(row, self.results(m)[risk]) for _, m in rows if (row := self.row(m))]
 
     def marks(self, rows: Iterable[Named], risk: str) -> list[Mark]:
-        """Return for each model a machine-readable mark with the outcome of this risk against its threshold, to go with
-        a sentence on it."""
+        """Return for each model a machine-readable mark with the outcome of this risk, to be attached to a sentence
+        that states the outcome."""
         return [risk_mark(row, self.results(m)[risk]) for _, m in rows if (row := self.row(m))]
 
 
@@ -171,7 +171,7 @@ def _gate_sentence(verdict: Verdict | None, t: Texts) -> Iterable[str]:
 
 
 def _canary_sentence(audit: AuditEvidence, t: Texts) -> Iterable[str]:
-    """Yield, if training included canaries, a sentence that the models were trained on these made-up secrets."""
+    """Yield a sentence that the models were trained on canaries (made-up secrets), if they were."""
     if audit.extraction and audit.extraction.has_canaries:
         yield t("findings.these_models_were_trained_on_made_up_secrets")
 
@@ -351,7 +351,7 @@ def _auc_in_words(attack: tuple[str, Estimate], t: Texts) -> str:
 
 
 def _predicted_phrase(model: ModelEvidence, t: Texts) -> str:
-    """Return the phrase with how many of its members' identifiers a model predicts."""
+    """Return a phrase on how many of its members' identifiers a model predicts."""
     part = model.privacy["both"]
     total, leaked = part.num_identifiers, part.num_leaked
     if not total or not has_value(part.types):
@@ -481,8 +481,8 @@ def _positive_control_found(group: Group, last: dict[str, ModelEvidence], outcom
 def _control_sentences(
     group: Group, last: dict[str, ModelEvidence], outcomes: Outcomes, audit: AuditEvidence, t: Texts
 ) -> Iterable[str]:
-    """Yield sentences on the controls of a group of models: whether leaks are found in its unprotected model, as they
-    should be, and none in the base model."""
+    """Yield sentences on the controls of a group of models: leaks should be found in its unprotected model, and none in
+    the base model."""
     kind, objective = group.kind(t), group.objective
     if objective not in last and not all(protects(m, audit) for m in last.values()):
         yield t(
@@ -546,8 +546,8 @@ def _last_ledgers(checkpoints: dict[Group, Checkpoints], t: Texts) -> Ledgers:
 
 
 def _ledger_sentence(ledgers: Ledgers, t: Texts) -> Iterable[str]:
-    """Yield a sentence with the number of prediction targets of each protected model whose training checked that none
-    was protected."""
+    """Yield a sentence with the number of prediction targets of each protected model whose training counted them and
+    found none protected."""
     kept = [row for row in ledgers if row[2].protected and not row[2].violations]
     if kept:
         counts = [

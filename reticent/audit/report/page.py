@@ -120,8 +120,8 @@ def write_report(folder: Path | str, audit: AuditEvidence, *, language: Language
 
 
 def published(audit: AuditEvidence) -> AuditEvidence:
-    """Return the publishable part of an audit, the content of ``report.json``, with verdicts on the risks by this
-    version's rules if it has none yet."""
+    """Return the publishable part of an audit, the content of ``report.json``. If it has no verdicts on the risks yet,
+    they are added by the rules of this version."""
     shown = publish_audit(audit)
     if audit.risks is None:
         shown = replace(shown, risks=with_published_numbers(judge_risks(audit), audit, shown))
@@ -180,8 +180,8 @@ def _f1_of_all(corpus: CorpusEvidence) -> float | None:
 
 
 def _inversion_chance(models: Sequence[ModelEvidence]) -> float | None:
-    """Return the rate at which a random guess among the candidates of an inversion attack is right, from the first
-    result that has one; None without any."""
+    """Return the probability that a random guess among the candidates of an inversion attack is right, as stated by the
+    first result that has it; None without any."""
     return next((kind.chance.top1 for kind in _inversion_results(models) if kind.chance), None)
 
 
@@ -267,8 +267,8 @@ def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
 
 
 def _kind_attacks(models: Sequence[ModelEvidence]) -> list[str]:
-    """Return which of the attacks loss, reference and LiRA (two variants) any model has by kind of word (rare, direct,
-    …), in the report's order."""
+    """Return which of the attacks loss, reference and LiRA (two variants) were made on words of one kind (rare, direct,
+    …) in any model, in the report's order."""
     found = {name for m in models for kind in (m.by_kind or {}).values() for name in kind.attacks}
     return [name for name in ("loss", "reference", "lira", "lira_textbook") if name in found]
 
@@ -285,7 +285,7 @@ def _strongest_of_kind(found: KindMembership) -> tuple[str, Estimate] | None:
 
 
 def _head_attacks(heads: Sequence[ModelEvidence]) -> list[str]:
-    """Return the names of the attacks that any classifier or tagger has, in the report's order."""
+    """Return the names of the attacks made on any classifier or tagger, in the report's order."""
     known = (*HEAD_ATTACKS_WITHOUT_SHADOWS, *HEAD_ATTACKS_BY_SHADOWS)
     return [name for name in known if any(name in head.membership for head in heads)]
 
@@ -306,7 +306,7 @@ def _false_identifiers(models: Sequence[ModelEvidence]) -> list[tuple[float, int
 
 
 def _flatten(settings: object, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (dotted name, value) of nested settings."""
+    """Yield (dotted name, value) of each setting in nested settings."""
     if isinstance(settings, list) and any(isinstance(part, dict | list) for part in settings):
         settings = dict(enumerate(settings, start=1))
     if isinstance(settings, Mapping):

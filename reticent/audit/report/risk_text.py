@@ -117,8 +117,7 @@ class ShownModel:
         return Mark(self.name, "all", "verdict", self.risks.outcome if self.risks else NOT_SHOWN)
 
     def mark(self, number: str, outcome: str) -> Mark:
-        """Return a machine-readable `Mark` of a statement on this model's training: the name of the figure and its
-        outcome."""
+        """Return a machine-readable `Mark` of a statement on this model's training; ``number`` names the figure."""
         return Mark(self.name, "training", number, outcome)
 
     @property
@@ -382,8 +381,8 @@ def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
 
 
 def epochs_in_words(row: ModelRisks | ModelEvidence, words: Texts) -> str:
-    """Return how long a model was trained, in epochs; for a classifier or tagger, at which epoch of its starting
-    model."""
+    """Return text on how many epochs a model was trained; for a classifier or tagger, on the epoch of the language
+    model that it starts from."""
     if row.objective not in (CLASSIFIER, TAGGER):
         return words("risks.n_epochs", count=row.epoch)
     return words("risks.head_on_epoch", n=row.epoch) if row.epoch else words("risks.head_on_base")

@@ -138,8 +138,8 @@ PARTS: Mapping[Part, str] = MappingProxyType({part: f"identifiers.{part}" for pa
 
 
 def ordinary_utility(side: SideUtility | None, objective: str) -> Estimate | None:
-    """Return the headline utility: a masked model's accuracy on ordinary (not identifying) words, or a causal model's
-    on such tokens."""
+    """Return the main measure of utility: a masked model's accuracy on ordinary (not identifying) words, or a causal
+    model's on ordinary tokens."""
     if side is None:
         return None
     return side.ordinary_word_accuracy if objective == "mlm" else side.ordinary_token_accuracy
@@ -220,8 +220,8 @@ def is_distinguishable(model: ModelEvidence) -> bool:
 
 
 def is_anything_found(model: ModelEvidence, audit: AuditEvidence) -> bool:
-    """Return whether any attack, canary or probe found a measurable leak in the model, membership by the whole text
-    aside (see `is_distinguishable`)."""
+    """Return whether any attack, canary or probe found a measurable leak in the model. Membership attacks on the whole
+    text are not counted (see `is_distinguishable`)."""
     extracted = list(_extracted(model, audit))
     subjects = [Subject(model, entry) for entry in extracted] or [Subject(model, None)]
     numbers = (n for risk in RISKS.values() if risk.name != "individual" for s in subjects for n in risk.numbers(s))
@@ -275,7 +275,7 @@ def without_power(model: ModelEvidence) -> bool:
 
 
 def utility_of(model: ModelEvidence) -> float | None:
-    """Return the model's headline accuracy on held-out individuals; None if it was not measured."""
+    """Return the model's accuracy on ordinary words of held-out individuals; None if it was not measured."""
     measured = ordinary_utility(model.utility.heldout, model.objective)
     return None if measured is None else measured.value
 

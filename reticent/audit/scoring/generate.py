@@ -268,8 +268,8 @@ def _is_compiled(net: Any, device: torch.device, num_steps: int) -> bool:
 
 
 def _check_lengths(model: Any, lengths: np.ndarray, num_tokens: int, num_samples: int, batch_size: int) -> None:
-    """Raise `PolicyError` if a number is below 1 or a prompt is empty, `TrainingError` if a prompt with its
-    continuation exceeds the model's context."""
+    """Raise `PolicyError` if a count or batch size is below 1 or a prompt is empty, and `TrainingError` if a prompt
+    with its continuation exceeds the model's context."""
     if min(num_tokens, num_samples, batch_size) < 1:
         raise PolicyError("generation: num_tokens, num_samples and batch_size are 1 or more")
     if len(lengths) and lengths.min() < 1:
@@ -291,8 +291,8 @@ def end_ids(net: Any, special: SpecialIds) -> list[int]:
 def _generation_config(
     decoding: Decoding, num_tokens: int, num_samples: int, special: SpecialIds, ends: list[int], *, static: bool = False
 ) -> Any:
-    """Return the transformers settings of one generation call; see `without_own_settings` for the model's own, which
-    are ignored."""
+    """Return the settings with which transformers generates texts in one call. The model's own generation settings are
+    ignored (see `without_own_settings`)."""
     from transformers import GenerationConfig
 
     sampling: dict[str, bool | int | float] = {"do_sample": False}
@@ -337,7 +337,7 @@ def _moved_by_padding(net: Any, special: SpecialIds, device: torch.device) -> bo
 
 
 def _after_end(new: np.ndarray, end: list[int]) -> np.ndarray:
-    """Return whether each token comes after the first end-of-text token of its row, bool."""
+    """Return whether each token in the generated rows comes after the row's first end-of-text token, bool."""
     ends = np.isin(new, end)
     return np.asarray(np.cumsum(ends, axis=1) - ends > 0)
 

@@ -57,8 +57,8 @@ _STREAM = 67
 def sampled_documents(
     individual: np.ndarray, is_member: np.ndarray, seed: int, *, units: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the ascending numbers of the documents that costly attacks score, int64: the first `MOST_DOCUMENTS` of
-    each of up to `MOST_MEMBERS` members and `MOST_OTHERS` others drawn at random.
+    """Draw the documents that costly attacks score; return their ascending numbers, int64. They are the first
+    `MOST_DOCUMENTS` of each of up to `MOST_MEMBERS` members and `MOST_OTHERS` others drawn at random.
 
     Parameters
     ----------
@@ -96,8 +96,8 @@ def gradient_norms(
     device: str = "auto",
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """Return for each document the Euclidean norm, over all weights, of the gradient of its mean loss on the tokens in
-    ``mask``; float64 (num_documents,), NaN for documents not listed or without such a token.
+    """Return the norm, over all weights, of the gradient of each document's mean loss on the tokens in ``mask``,
+    float64 (num_documents,); NaN for documents that are not in ``documents`` or lack such a token.
 
     Parameters
     ----------
@@ -227,8 +227,8 @@ class _LossWindows:
         return np.asarray(windows[self.num_asked[windows] > 0])
 
     def _split_by_length(self, documents: np.ndarray) -> list[np.ndarray]:
-        """Return the documents' windows as arrays of window numbers: those of full length, and the others, which would
-        be padded to it."""
+        """Return the documents' windows as two arrays of window numbers: those of full length and the shorter ones, so
+        that the latter are not padded to full length."""
         windows = self._counted_windows(documents)
         is_whole = self.windows.lengths[windows] == self.windows.longest - self.windows.special.num_added
         return [part for part in (windows[is_whole], windows[~is_whole]) if len(part)]
@@ -326,7 +326,8 @@ class _Layers:
 
     @classmethod
     def of(cls, model: Any) -> _Layers | None:
-        """Return the hooks for all layers of a model; None, with a warning, if one layer is of an unknown kind."""
+        """Return hooks that compute gradient norms in all layers of a model; None, with a warning, if a layer is of an
+        unknown kind."""
         try:
             return cls(model, list(cls._weighted_modules(model)))
         except _Unknown:
@@ -386,8 +387,9 @@ class _Layers:
 
     @contextmanager
     def _hooked(self) -> Iterator[None]:
-        """Register the hooks on the layers within the context; there torch computes no gradients of the weights
-        themselves."""
+        """Context in which the hooks are registered on the layers, and torch itself computes no gradients of
+        weights.
+        """
         handles = [layer.register_forward_hook(self._on_forward) for layer in self.layers]
         for weight in self.weights:
             weight.requires_grad_(False)
@@ -441,8 +443,8 @@ class _Layers:
             self._add_squares(bias, "bias", back.sum(1).square_().sum(1))
 
     def _add_squares(self, weight: Any, kind: str, squares: torch.Tensor, *factors: torch.Tensor) -> None:
-        """Add for each document a weight's squared gradient norm; of a matrix tied between embedding and head also the
-        cross term of its two uses."""
+        """Add the squared gradient norm of a weight for each document. If embedding and head share the weight matrix,
+        the cross term of the two gradients is added too."""
         if weight in self._tied:
             other, *before = self._tied[weight]
             uses = {kind: factors, other: tuple(before)}

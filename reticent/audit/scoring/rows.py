@@ -137,8 +137,8 @@ def _batch_sums(
     alike: int,
     at_once: int,
 ) -> np.ndarray:
-    """Return the result of `sum_log_probs` for one batch, float64 (N, G); ``shift`` is 1 for a causal model, which
-    predicts a token one cell before it, else 0."""
+    """Return the result of `sum_log_probs` for one batch, float64 (N, G). ``shift`` is 1 for a causal model, which
+    predicts each token at the position before it, else 0."""
 
     def moved(array: np.ndarray) -> torch.Tensor:
         """Return the array as a tensor on the model's device."""

@@ -114,7 +114,7 @@ def _columns_by_numba(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[to
     bounds = [num_rows * part // num_parts for part in range(num_parts + 1)]
 
     def score(part: int) -> None:
-        """Score one thread's share of the rows of logits."""
+        """Compute the scores of one thread's share of the rows of logits."""
         rows = slice(bounds[part], bounds[part + 1])
         _score_rows(logits[rows], true[rows], reals[:, rows], integers[:, rows])
 
@@ -402,8 +402,8 @@ class Scorer:
             self._run(objective, folds=folds, all_occurrences=all_occurrences, seed=seed)
 
     def _run(self, objective: str, *, folds: int, all_occurrences: bool, seed: int) -> None:
-        """Score every token of the store once: a causal model's windows in one pass, a masked model's in one pass for
-        each fold of words."""
+        """Score every token of the store once. A causal model needs one pass over all windows, a masked model one for
+        each fold (part of the words that is masked together)."""
         if objective != "mlm":
             for numbers, batch in self.batches():
                 positions = self.windows.token_positions(numbers, batch.input_ids.shape[1])
@@ -441,8 +441,8 @@ class Scorer:
 
     @torch.inference_mode()
     def score(self, input_ids_BT: np.ndarray, attention_BT: np.ndarray | None, positions_BT: np.ndarray) -> None:
-        """Score the tokens at the store positions ``positions_BT``, each predicted at that cell of the batch; a cell
-        with -1 is not scored."""
+        """Score the tokens at the store positions ``positions_BT``: each is predicted at the position in the batch
+        where its number stands; -1 marks positions where no token is scored."""
         for start in range(0, len(input_ids_BT), self._rows_at_once(input_ids_BT.shape[1])):
             rows = slice(start, start + self._rows_at_once(input_ids_BT.shape[1]))
             cells = np.flatnonzero(positions_BT[rows] >= 0)
@@ -590,8 +590,8 @@ class _Information(Scorer):
 
 
 def _join_processes(scores: dict[str, np.ndarray]) -> None:
-    """Combine the token scores of all processes in place, so that each process has all; every token was scored by at
-    most one."""
+    """Combine the token scores of all processes in place, so that each process has all of them. No token is scored by
+    two processes."""
     own = scores["argmax"] >= 0
     for column in scores.values():
         # Scores of another process's rows are lower than anything here, so the largest is the score.

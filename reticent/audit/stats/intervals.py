@@ -449,8 +449,8 @@ def ratio_difference(
     limit: float | None = 1.0,
     signed: bool = False,
 ) -> Estimate:
-    """Return the difference of the rates of two independent sets of individuals, ``first`` minus ``second``, with its
-    interval. A set is (numerator, denominator) by individual and, with households (``units``), the individuals' codes.
+    """Return the difference of two rates, ``first`` minus ``second``, over different individuals, with its interval.
+    Each is given as two arrays by individual (numerator, denominator); with ``units`` also the individuals' codes.
 
     ``limit`` and ``signed`` describe each side, as in `ratio_estimate`. Without a limit, there is no interval if a side
     has a single individual.
@@ -533,7 +533,7 @@ def one_run_epsilon(num_canaries: int, num_guesses: int, num_right: int, delta: 
     """
 
     def p_value(epsilon: float) -> float:
-        """Return an upper bound on the probability of at least so many right guesses if the training had this
+        """Return an upper bound on the probability of at least ``num_right`` right guesses if the training had this
         ``epsilon``."""
         q = 1 / (1 + math.exp(-epsilon))
         beta = float(stats.binom.sf(num_right - 1, num_guesses, q))
@@ -701,8 +701,8 @@ def _resample_sides(
 
 
 def _tpr(members: np.ndarray, nonmembers: np.ndarray, fpr: float) -> float:
-    """Return the share of members above the lowest threshold that at most a share ``fpr`` of the non-members
-    exceeds."""
+    """Return the true-positive rate: the share of members above the lowest threshold that at most a share ``fpr`` of
+    the non-members exceeds."""
     # At most this many false positives; the small term undoes the rounding of e.g. 0.29 * 100.
     allowed = math.floor(fpr * len(nonmembers) + 1e-9)
     threshold = np.partition(nonmembers, len(nonmembers) - 1 - allowed)[len(nonmembers) - 1 - allowed]
@@ -735,7 +735,8 @@ def clustered_auc(
     units: np.ndarray | None = None,
     level: float = LEVEL,
 ) -> tuple[Estimate, np.ndarray]:
-    """Return (AUC over documents, ties counting half, with an interval over individuals; its bootstrap draws).
+    """Return (AUC over documents with an interval that resamples individuals, its bootstrap draws); tied scores count
+    half.
 
     Parameters
     ----------
@@ -826,8 +827,8 @@ def joint_areas(
     seed: int = 0,
     units: np.ndarray | None = None,
 ) -> dict[Any, JointArea]:
-    """Return name -> AUC of several attacks on the same individuals, and its excess over a control's, with intervals
-    that hold simultaneously. Attacks without an AUC are left out.
+    """Return attack name -> its AUC and the excess over its control's AUC, with intervals that hold simultaneously for
+    all attacks, on the same individuals. Attacks without an AUC are left out.
 
     The intervals of all of them hold simultaneously: value ± c · standard error, where c is the quantile ``level`` over
     the draws of the largest |draw - value| / standard error of any number (max-statistic bootstrap). The interval of
@@ -902,7 +903,7 @@ class _Drawn(NamedTuple):
 
     @property
     def value(self) -> float:
-        """Value of the AUC, which must exist."""
+        """Value of the AUC as a float; there must be one."""
         assert self.auc.value is not None
         return self.auc.value
 
@@ -1017,7 +1018,7 @@ def two_sides(
     """
 
     def sums(is_on_side: np.ndarray) -> Counts:
-        """Return three arrays with an entry for each individual whose documents are in the mask: sum of their
+        """Return three arrays with one entry for each individual who has a document in the mask: sum of the documents'
         ``values``, number of documents, code."""
         codes, row = np.unique(individuals[is_on_side], return_inverse=True)
         row = row.reshape(-1)

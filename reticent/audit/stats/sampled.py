@@ -115,8 +115,8 @@ class Drawn:
         return max(float(seen.max()), crowded * most, one, LEAST_SHARE * typical, known)
 
     def variance(self, values: np.ndarray) -> float:
-        """Return the variance of the corpus total that is estimated from ``values``, one for each sampled document,
-        float64, shape (D,)."""
+        """Return the variance of the estimated corpus total of ``values``, which has one value for each sampled
+        document, float64 (D,)."""
         n = self.drawn[self.stratum]
         means = np.bincount(self.stratum, weights=values, minlength=len(self.sizes))[self.stratum] / n
         # The mean of a stratum with one document is that document, so its whole value counts as the residual.
