@@ -172,8 +172,8 @@ def _annotation_path(path: Path) -> Path:
 
 
 def _kept_text_ends(run: Run) -> np.ndarray | None:
-    """Return the number of characters before the first canary of each document that is not in quarantine (set aside
-    because a detector failed), int64. None if the job plants no canaries.
+    """Return the length in characters of each document's text before its first planted canary, int64, without the
+    documents set aside because a detector failed on them. None if the job plants no canaries.
     """
     ends = text_ends(run)
     return None if ends is None else np.delete(ends, quarantined_rows(run.folder / "spans"))
@@ -247,8 +247,8 @@ def _spans_by_row(annotation: Annotation) -> dict[int, list[Span]]:
 
 
 def _gather_spans(run: Run, rows: np.ndarray, texts: dict[int, str], spans: Sequence[Sequence[Span]]) -> Marks:
-    """Return the annotated spans (``spans``, a list for each document; the gold ones) and the run's detected spans of
-    these documents, aligned to words for comparison.
+    """Return the sampled documents with their words, annotated spans (``spans``: one list for each document) and
+    detected spans, as the `Marks` from which recall is computed.
     """
 
     ids = [

@@ -59,7 +59,8 @@ def weighted_recall(
     agreement: Agreement | None = None,
 ) -> SampledRecall:
     """Return the recall of detection against annotated spans in a stratified sample, weighted to the whole corpus by
-    the number of its documents in each stratum, ``sizes``.
+    ``sizes``, the number of corpus documents in each stratum. The number of ``annotators`` and their ``agreement`` are
+    only copied to the result.
 
     Parameters
     ----------
@@ -114,13 +115,16 @@ def weighted_identifiers(drawn: Drawn, counts: Mapping[str, tuple[np.ndarray, np
 
 
 def _largest_individual_count(drawn: Drawn, counts: np.ndarray) -> float:
-    """Return the largest weighted sum of ``counts`` (one per document) over the documents of any one individual."""
+    """Weight ``counts`` (one number for each sampled document) by the documents' weights in the standard error, sum
+    them by individual, and return the largest sum.
+    """
     return float(drawn.by_individual(drawn.error_weight * counts).max(initial=0.0))
 
 
 def _estimate_identifiers(drawn: Drawn, found: np.ndarray, marked: np.ndarray, crowd: float) -> SampledIdentifiers:
-    """Estimate the recall and the number of missed identifiers in the corpus from the numbers found and annotated in
-    each sampled document. ``crowd`` is the largest number missed of one individual, for the intervals.
+    """Estimate the recall and the number of missed identifiers in the corpus from ``found`` and ``marked``, the numbers
+    of annotated identifiers of each sampled document that were detected and that there are. ``crowd``, the largest
+    number missed of one individual, widens the intervals.
     """
     missed = marked - found
     return SampledIdentifiers(
@@ -154,8 +158,8 @@ def measure_agreement(
     total = sum(np.bincount(individual[side[0]], minlength=num) for side in sides)
 
     def span_agreement(matched: Sequence[np.ndarray]) -> Estimate:
-        """Return the share of both annotators' spans that are matched, with its interval; ``matched`` has one bool
-        array per annotator.
+        """Return the share of both annotators' spans that the other annotator marked too, with a bootstrap interval.
+        ``matched`` has for each annotator a bool array over their spans.
         """
         common = sum(
             np.bincount(individual[side[0]], weights=own, minlength=num)

@@ -84,9 +84,8 @@ def draw_sample(
     by_disagreement: bool = False,
     ends: np.ndarray | None = None,
 ) -> Sample:
-    """Return a sample of documents drawn without replacement, stratified by length, by detected spans per word (read
-    from ``folder``) and, if ``by_disagreement``, by the detectors' disagreement. ``ends`` cuts each text at a character
-    offset.
+    """Return a sample of documents drawn without replacement for annotation. Strata are the documents' lengths, their
+    numbers of detected spans per word and, if ``by_disagreement``, whether the detectors disagree.
 
     Parameters
     ----------
@@ -201,8 +200,9 @@ def _count_spans(file: Path, num_documents: int) -> tuple[np.ndarray, np.ndarray
 
 
 def _stratify(words: np.ndarray, found: np.ndarray, disagreed: np.ndarray | None, num_drawn: int) -> np.ndarray:
-    """Return the stratum of each document, int64 from 0. Documents are divided by length, then by detected spans per
-    word, then by the share of spans on which detectors disagree.
+    """Return the stratum of each document, int64 from 0: classes of length (``words``), within them of
+    detected spans per word, and within these of the share of spans on which detectors disagree. The more documents will
+    be drawn (``num_drawn``), the more strata there are.
     """
     most = num_drawn / _PER_STRATUM / (1 if disagreed is None else 2)
     num_found = int(np.clip(np.sqrt(most), 1, _MOST_FOUND))

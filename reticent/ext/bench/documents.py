@@ -112,8 +112,9 @@ def measure_documents(job: Job, num_documents: int, base: str | None) -> tuple[d
 def time_block(
     rows: list[dict[str, Any]], what: str, text_bytes: int | None = None, *, beside: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """Context manager: time a block, and append a row with its wall and CPU seconds (also of child processes) to
-    ``rows``; the row is yielded, to add values. ``beside`` marks timings of other tools, for comparison.
+    """Context manager that times a block. It yields a dict with the name ``what`` and the number of text bytes, to
+    which values can be added, and appends it with wall and CPU seconds to ``rows``; ``beside`` marks timings of other
+    tools, for comparison.
     """
     row: dict[str, Any] = {"what": what, "beside": beside} | ({} if text_bytes is None else {"text_bytes": text_bytes})
     started, before = time.perf_counter(), _cpu_seconds()

@@ -44,7 +44,9 @@ def measure_model(job: Job, num_documents: int, base: str, device: str) -> list[
     settings = job.train.model_copy(update=changed)
 
     def score(store: TokenStore, row: dict[str, Any]) -> None:
-        """Compute the model's log-probabilities of a store's tokens, and set their number in the timing row."""
+        """Score all tokens of a store with the model, to be timed by the caller. Write the number of tokens to ``row``,
+        the entry of this timing.
+        """
         score_models([model], objective, store, special, window_length=window, device=device, bf16=settings.bf16)
         row["tokens"] = store.num_tokens
 
@@ -53,8 +55,8 @@ def measure_model(job: Job, num_documents: int, base: str, device: str) -> list[
         score(store.select(np.arange(min(FEWEST_DOCUMENTS, store.num_documents))), {})
 
     def train_epoch(store: TokenStore, row: dict[str, Any]) -> None:
-        """Train the model on a token store for one epoch. Set seconds and ``tokens`` of the timing row, both without
-        the first of several steps.
+        """Train the model on a token store for one epoch. Write seconds and number of tokens to ``row``, the entry of
+        this timing; the first step, which warms up, is left out of both if there are others.
         """
         times: list[tuple[float, float]] = []
         train(

@@ -139,8 +139,9 @@ def train_one(
     progress: Callable[[StepReport], None],
     **more: Any,
 ) -> ClassifiedStart:
-    """Train a classifier or tagger on top of one checkpoint (of this ``recipe`` and ``epoch``), test it on held-out
-    documents, and return its F1 and training figures. ``more`` is passed on to the training.
+    """Train a classifier or tagger on top of one ``checkpoint`` and test it on held-out documents. Return F1, losses,
+    numbers of steps and parameters, and epsilon; ``recipe`` and ``epoch`` of the checkpoint are only copied to the
+    result, and ``more`` is passed on to `classify` or `tag`.
     """
     from reticent.ext.classify.training import classify
 

@@ -135,9 +135,9 @@ def _check_names(names: list[str], num_documents: int) -> None:
 def _usable_classes(
     classes: np.ndarray, num_classes: int, individual: np.ndarray, is_train: np.ndarray, at_least: int | None
 ) -> np.ndarray:
-    """Return whether each class has at least ``at_least`` individuals (default: one) in training and in held-out
-    documents, and two in training, bool (C,). Raise `CorpusError` if fewer than two classes have; without ``at_least``
-    also if any has not.
+    """Return whether each class can be learned, bool (C,): it has ``at_least`` individuals (None: one) both in training
+    and in held-out documents, and never fewer than two in training. Raise `CorpusError` if fewer than two classes can;
+    with None, if any class cannot.
     """
     pairs = np.unique(np.stack([classes, is_train, individual.astype(np.int64)], axis=1), axis=0)
     num_individuals = np.bincount(pairs[:, 0] * 2 + pairs[:, 1], minlength=2 * num_classes).reshape(-1, 2)

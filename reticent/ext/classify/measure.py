@@ -126,8 +126,8 @@ def _confusion_matrices(truth: Truth, predicted: np.ndarray) -> tuple[np.ndarray
 
 
 def _classes_to_hide(individuals: np.ndarray, cell: int) -> np.ndarray:
-    """Return a mask of the classes of 1 to ``cell`` - 1 individuals; of one alone with the next larger class, as the
-    total and the macro F1 would reveal it.
+    """Return which classes must be hidden because they have from 1 to ``cell`` - 1 ``individuals`` (a number for each
+    class), bool (C,). If only one must, the next larger class is hidden too, since totals would reveal the first.
     """
     hidden = (individuals > 0) & (individuals < cell)
     others = np.flatnonzero(individuals >= cell)
@@ -139,9 +139,9 @@ def _classes_to_hide(individuals: np.ndarray, cell: int) -> np.ndarray:
 def _hide_small_cells(
     documents: np.ndarray, individuals_per_cell: np.ndarray, hidden_classes: np.ndarray, cell: int
 ) -> list[list[int | None]]:
-    """Return the confusion matrix as lists, with None for each count of 1 to ``cell`` - 1 individuals. Where a row or a
-    column has one such count, a second is hidden too: the row's sum is told, and the F1 tells the column's. Of hidden
-    classes no sum is told, nor a whole row.
+    """Return the confusion matrix as lists, with None in place of each count of 1 to ``cell`` - 1 individuals. Further
+    counts are hidden (complementary suppression) where the sum of a row or column, or the F1, would reveal a hidden
+    one.
     """
     closed = (individuals_per_cell > 0) & (individuals_per_cell < cell)
     is_changed = True

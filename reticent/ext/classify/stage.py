@@ -139,8 +139,8 @@ class _Stage:
 
 
 def _stages(run: Run) -> list[_Stage]:
-    """Return a `_Stage` for each combination of head section, model and start: the base model, or one of its
-    trainings.
+    """Return one `_Stage` for each head of the job, model, and model that the head starts from: the base model or one
+    of its trainings.
     """
     job = run.job
     return [
@@ -152,8 +152,8 @@ def _stages(run: Run) -> list[_Stage]:
 
 
 def privacy_settings(job: Job, model: ModelSection) -> dict[str, Any]:
-    """Return the settings of DP-SGD and the privacy unit that make a private head stale when they change. The budget is
-    not among them.
+    """Return the DP-SGD settings and the privacy unit of a private head, as its manifest records them: the head is
+    trained again if one changes. The privacy budget is left out.
     """
     settings = job.training(model)
     assert settings.dp is not None  # the job was checked
@@ -279,8 +279,8 @@ def _build(run: Run, stage: _Stage, folder: Path, counts: dict[str, int]) -> Non
 def _epoch_stores(
     run: Run, model: ModelSection, head: HeadConfig, folder: Path
 ) -> Iterator[Callable[[int], TokenStore] | None]:
-    """Context manager that yields a function from epoch to the token store that a head is trained on, in which
-    surrogates or tags replace the identifiers. It yields None if the text is kept.
+    """Context manager for training a head on text in which surrogates or tags replace the identifiers: it yields a
+    function epoch -> token store of that text. For a head that is trained on the original text it yields None.
     """
     from reticent.job.training_tokens import training_tokens  # it loads numba
 
@@ -292,8 +292,9 @@ def _epoch_stores(
 
 
 def _progress_of_part(advance: Callable[..., None], index: int, count: int) -> Callable[[StepReport], None]:
-    """Return a progress callback for training number ``index`` of ``count`` equally long ones. It reports the progress
-    of all of them to ``advance``."""
+    """Return a progress callback for one of ``count`` equally long trainings, that of number ``index``. It counts the
+    steps over all trainings together, and reports them to ``advance``.
+    """
 
     def report_step(report: StepReport) -> None:
         """Report a step of this training as a step of all trainings together."""

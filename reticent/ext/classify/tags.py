@@ -72,8 +72,8 @@ def tag_documents(
     households: np.ndarray | None = None,
     fewest: int = FEWEST,
 ) -> TaggedTokens:
-    """Return tokenised documents with a BIO tag for each token, from detected identifier spans (``documents``: their
-    rows in ``spans``). Categories of fewer than ``fewest`` training individuals are not learned.
+    """Return tokenised documents with a BIO tag for each token, from detected identifier spans. Identifier categories
+    that occur with fewer than ``fewest`` individuals in the training documents get no tag.
 
     Parameters
     ----------
@@ -136,7 +136,8 @@ class _Identifiers:
 
 def _identifier_of_tokens(store: TokenStore, spans: WordSpans, documents: np.ndarray | None = None) -> _Identifiers:
     """Return for each token the category of the identifier that it is part of (-1: none), and whether it is that
-    identifier's first token.
+    identifier's first token. ``documents`` has for each document of the store its row in ``spans`` (None: the same
+    order).
     """
     if documents is None:
         documents = np.arange(len(spans.doc_offsets) - 1)

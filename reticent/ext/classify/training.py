@@ -260,7 +260,9 @@ def _select_of_epoch(epoch_store: Callable[[int], TokenStore], doc_ids: pa.Array
 
 
 def _map_stores(stores: Callable[[int], TokenStore], transform: Callable[[TokenStore], TokenStore]) -> Any:
-    """Return a function epoch -> token store that applies ``transform`` to the result of ``stores`` for this epoch."""
+    """Return the composition of two functions: it takes an epoch and returns ``transform`` of the token store that
+    ``stores`` returns for this epoch.
+    """
     return lambda epoch: transform(stores(epoch))
 
 

@@ -62,8 +62,8 @@ def make_questions(
     num_alternatives: int,
     seed: int,
 ) -> list[Question]:
-    """Return attribute-inference questions: one document of an individual with the true value and with random
-    alternative values.
+    """Return attribute-inference questions. Each has an individual's document with the true value of the attribute, and
+    copies of it in which up to ``num_alternatives`` random values of other individuals replace the true one.
 
     Parameters
     ----------
@@ -85,8 +85,9 @@ def make_questions(
 
 
 def success_probabilities(own: np.ndarray, right: np.ndarray) -> tuple[float, float]:
-    """Return two probabilities that an attack picks the true value (index 0) of an attribute: by ``own``, the highest
-    log-probability of the true label, and by ``right``, whether the predicted label is true. Ties are broken at random.
+    """Return the probabilities that two attacks pick the true value (index 0) among the candidate values: by the
+    highest log-probability of the true label (``own``), and by a correctly predicted label (``right``). Ties are broken
+    at random.
 
     Parameters
     ----------
@@ -109,8 +110,9 @@ def attack_attribute(
     progress: Callable[[int], None] | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> ToldAttribute:
-    """Infer one attribute of individuals from a classifier's ``log_probs_of`` texts; return the success rates for
-    members and for held-out individuals, also without those with near-copies (not in ``kept``).
+    """Infer one attribute of each individual from a classifier's outputs on ``questions`` (texts with candidate
+    values). Return success rates for members and held-out individuals, also without the held-out individuals whose
+    documents resemble a member's (False in ``kept``).
 
     Parameters
     ----------

@@ -39,8 +39,8 @@ def head_evidence(
     attributes: Mapping[str, ToldAttribute] | None = None,
     names: ToldNames | None = None,
 ) -> ModelEvidence:
-    """Return the results of the membership attacks on a classifier or tagger head, from its scores and those of shadow
-    heads, with a baseline that sees the labels only.
+    """Return the results of the membership attacks on a classifier or tagger head as evidence, from the head's scores
+    and those of its shadow models, with a baseline attack that sees only the labels of the documents.
 
     Parameters
     ----------

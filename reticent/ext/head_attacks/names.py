@@ -45,7 +45,9 @@ def attack_names(
 
 
 def _as_accuracy(advantage: Estimate) -> Estimate:
-    """Return an advantage (or a difference of two) as an accuracy, 0.5 plus half of it, with its interval."""
+    """Return an advantage (accuracy above chance, scaled to -1 to 1), or a difference of two, with its interval on the
+    scale of an accuracy: 0.5 plus half of it.
+    """
     value, low, high = (
         None if end is None else CHANCE + end / 2 for end in (advantage.value, advantage.low, advantage.high)
     )
@@ -53,5 +55,7 @@ def _as_accuracy(advantage: Estimate) -> Estimate:
 
 
 def _count_individuals(estimate: Estimate) -> Estimate:
-    """Return an estimate over pairs with n counted in individuals, two a pair. Value and interval stay."""
+    """Return an estimate over pairs of individuals with its sample size in individuals, which is twice the number of
+    pairs. Value and interval stay the same.
+    """
     return replace(estimate, unit="individuals", n=2 * (estimate.n or 0))

@@ -85,7 +85,9 @@ class Classifier(_Head):
     """A document classifier in a folder that `AutoModelForSequenceClassification` reads."""
 
     def scores(self, store: TokenStore, classes: np.ndarray) -> HeadScores:
-        """Return the attack scores (log-probability, entropy …) of the true class of each document."""
+        """Return membership scores for each document: log-probability of its true class (in ``classes``) and of the
+        likeliest class, entropy, and whether the prediction is right.
+        """
         return HeadScores.of_classes(self.log_probs(store), classes)
 
     def log_probs(self, store: TokenStore) -> np.ndarray:
@@ -127,8 +129,9 @@ class Tagger(_Head):
     kind = "AutoModelForTokenClassification"
 
     def scores(self, store: TokenStore, tags: np.ndarray) -> HeadScores:
-        """Return the attack scores (log-probability, entropy …) of the true ``tags``, int64 (num_tokens,), averaged
-        over the tokens of each document. They are NaN for a document without tagged tokens.
+        """Return membership scores for each document, averaged over its tagged tokens: log-probability of the true tag
+        (in ``tags``, int64 (num_tokens,)) and of the likeliest tag, entropy, and share of right predictions. NaN
+        without such tokens.
         """
         windows = self._windows(store)
         total_4D, count_D = np.zeros((4, store.num_documents)), np.zeros(store.num_documents)

@@ -153,7 +153,9 @@ class Head:
         return {**start, **labels, **tokens, "corpus": run.corpus.fingerprint(), "split": of("split")}
 
     def settings(self) -> dict[str, Any]:
-        """Return the training settings by which the head's attack results become stale."""
+        """Return the settings of the head's training, and for a private head of DP-SGD. The attacks on the head are run
+        again if one of them changes.
+        """
         job, config = self.run.job, self.config
         found = {**config.all_values(without=("save_model", "save_minutes", "device")), "seed": job.seed}
         if self.is_classifier:
@@ -180,8 +182,10 @@ class Head:
         folder: Path,
         epoch_store: Callable[[int], TokenStore] | None = None,
     ) -> None:
-        """Train another head of the same kind, from the same checkpoint, on these documents; write it to a new folder.
-        ``epoch_store`` gives the tokens of an epoch where each has its own."""
+        """Train a shadow model of this head: from the same checkpoint, on other ``documents``, written to a new
+        ``folder``. ``epoch_store`` is a function epoch -> tokens for text that is rewritten in each epoch (None: it is
+        not).
+        """
         from reticent.ext.classify.tags import tag
         from reticent.ext.classify.training import classify
 
@@ -208,7 +212,9 @@ class ShadowHead:
 
     @property
     def drawn(self) -> Shadow:
-        """The `Shadow` training that gives the random half of individuals and the seed."""
+        """The `Shadow` that draws the random half of the individuals on which this shadow head is trained, and its
+        seed.
+        """
         return Shadow(self.head.run, self.head.model, self.head.section.section, self.number)
 
     def artefact(self) -> Artefact:
@@ -233,8 +239,9 @@ class ShadowHead:
 
     @contextmanager
     def _epoch_stores(self, place: Path) -> Iterator[Callable[[int], TokenStore] | None]:
-        """Context manager that yields a function: epoch -> token store to train the shadow head on, in which surrogates
-        or tags replace the identifiers. It yields None if the text stays as it is.
+        """Context manager for training the shadow head on text in which surrogates or tags replace the identifiers: it
+        yields a function epoch -> token store of that text, built in ``place``. For training on the original text it
+        yields None.
         """
         head, drawn = self.head, self.drawn
         if head.config.text == "keep":
@@ -258,8 +265,8 @@ def _config(run: Run) -> HeadsConfig:
 
 
 def _heads(run: Run) -> list[Head]:
-    """Return the classification and tagging heads that a job attacks, on base models and trainings, with a control
-    trained without protection where the others are protected.
+    """Return the classification and tagging heads that a job attacks, one for each model and checkpoint that heads
+    start from. Where heads are trained with protection, a head trained without it is added first, as a control.
     """
     if run.job.audit.heads is None:
         return []
@@ -409,7 +416,9 @@ def _attack_names(head: Head, tagger: Any) -> ToldNames | None:
 
 
 def _pair_names(run: Run) -> AttackSet:
-    """Return pairs of a member's and a held-out individual's name, taken from the run's detected spans."""
+    """Return pairs of names for the attack on a tagger: a member's name and a similar name of a held-out individual,
+    each unique to its owner, from the detected spans.
+    """
     detected = SpanReader(run.folder / "spans")
     training, candidates = names_of_corpus(run.corpus, run.individuals, seed=run.job.seed, detected=detected)
     return build_attack_set(training, candidates, fewer=True, seed=run.job.seed, unit="pairs of individuals")
