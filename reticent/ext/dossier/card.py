@@ -42,7 +42,7 @@ def verdict_of(evidence: DossierEvidence, model: ModelUnderTest) -> str:
     """Return the audit's verdict on a tested model ("within", say), or "not shown" if the report leaves the
     model out.
     """
-    shown = _if_last(_find_last_in_report(evidence, model), model)
+    shown = _last_if_tested(_find_last_in_report(evidence, model), model)
     return shown.risks.outcome if shown is not None and shown.risks is not None else NOT_SHOWN
 
 
@@ -68,7 +68,7 @@ def build_card(
     from huggingface_hub import EvalResult
 
     last, words = _find_last_in_report(evidence, model), Texts("en")
-    shown = _if_last(last, model)
+    shown = _last_if_tested(last, model)
     measures = list(_card_figures(shown)) if shown and not _is_private(shown) else []
     name = f"{model.recipe}-{model.model}"
     results = [
@@ -94,9 +94,9 @@ def build_card(
     return Card(Marked("\n".join(lines), *marks), data)
 
 
-def _if_last(last: ShownModel | None, model: ModelUnderTest) -> ShownModel | None:
-    """Return the last checkpoint of a tested model's training if it is the tested model itself, which the report then
-    shows; else None.
+def _last_if_tested(last: ShownModel | None, model: ModelUnderTest) -> ShownModel | None:
+    """Return ``last``, the last checkpoint of a training as the report shows it, if it is the tested ``model`` itself
+    (has the same epoch); else None.
     """
     return last if last is not None and last.evidence.epoch == model.epoch else None
 
@@ -109,14 +109,16 @@ def _find_last_in_report(evidence: DossierEvidence, model: ModelUnderTest) -> Sh
 
 
 def _is_private(last: ShownModel | None) -> bool:
-    """Return whether a model was trained with differential privacy, by the last checkpoint of its training. The card of
-    each has no exact figures, which its epsilon would not cover.
+    """Return whether a training was differentially private, given its last checkpoint. The model cards of its
+    checkpoints then have no exact figures, since epsilon does not cover these.
     """
     return last is not None and (last.evidence.guarantee or "").startswith("epsilon")
 
 
 def _spent_sentences(evidence: DossierEvidence, model: ModelUnderTest, t: Texts) -> Iterator[str]:
-    """Yield the sentence on the epsilon that a private training had spent by a checkpoint, where the audit has it."""
+    """Yield one sentence with the epsilon that a private training had spent when this checkpoint was saved; nothing if
+    the audit did not compute it.
+    """
     key = (model.model, model.objective, model.recipe, model.epoch)
     for m in evidence.audit.models:
         if (m.model, m.objective, m.recipe, m.epoch) == key and m.epsilon is not None:
@@ -130,10 +132,13 @@ def _card_lines(
     evidence: DossierEvidence, model: ModelUnderTest, last: ShownModel | None, measures: list[Measure],
     digest: str, base: str, despite: str, words: Texts,
 ) -> Iterator[str]:  # fmt: skip
-    """Yield the lines of the model card, in Markdown."""
+    """Yield the lines of a model card, in Markdown. ``last`` is the last checkpoint of the model's training as the
+    report shows it, ``measures`` are the figures to print, ``digest`` is the dossier's, ``despite`` the reason for
+    export against the verdict.
+    """
     t, declared = words, evidence.declared
     yield t("card.title", recipe=model.recipe, model=model.model, count=t.epochs(model.kept_after))
-    shown, is_private = _if_last(last, model), _is_private(last)
+    shown, is_private = _last_if_tested(last, model), _is_private(last)
     if shown is None:
         yield t("card.not_last")
     else:

@@ -73,8 +73,8 @@ def copy_dossier(folder: Path, out: Path) -> None:
 
 
 def check_dossier(folder: Path, models: Sequence[Path] = (), signers: Path | None = None) -> Checked:
-    """Verify a dossier's files and signature (against the file of allowed ``signers``, if given) and, where it lies in
-    its run folder, that models and source artefacts are still those it describes.
+    """Verify a dossier's files and its signature (by the ``signers`` in the file of allowed signers, if given). If the
+    dossier lies in its run folder, verify also that the run's models and results are still those that it describes.
 
     Raises
     ------

@@ -178,8 +178,9 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
 
 
 def _answer_question(question: Question, context: Context, printed: dict[str, str]) -> Answer:
-    """Return the answer to an authority's question: a table of figures by model, and sentences; figures that an earlier
-    answer printed are only referred to. ``printed`` is updated: name of a figure -> name of the first question with it.
+    """Return the answer to a data protection authority's question: a table of figures by model, and sentences.
+    ``printed`` maps each figure to the first question that printed it: it is not printed again but referred to, and new
+    ones are added.
     """
     t, key = context.words, f"questions.{question.name}"
     measures: dict[str, dict[str, Line]] = {}
@@ -335,8 +336,8 @@ class Figure:
 
 
 def rows_of(name: str, audit: AuditEvidence, models: list[ShownModel]) -> Iterator[Row]:
-    """Yield the rows of the figure with this name in `FIGURES` for an audit and its models, without those whose
-    estimate has no value.
+    """Yield the rows of one of the dossier's `FIGURES`, given its ``name``, from the audit and from each shown model.
+    Rows whose estimate has no value are left out.
     """
     figure = FIGURES[name]
     found = [row for model in models for row in (figure.of_model(model) if figure.of_model else ())]
@@ -347,12 +348,12 @@ def rows_of(name: str, audit: AuditEvidence, models: list[ShownModel]) -> Iterat
 def _figure_of_attribute(
     label: str, get_evidence: Callable[[ModelEvidence], object], attribute: str, *, area: bool = False
 ) -> Figure:
-    """Return a `Figure` with one number for each model: the named ``attribute`` of the object that ``get_evidence``
-    takes from the model's evidence. ``area`` formats it as an AUC, not in percent.
+    """Return a `Figure` with one row for each model: ``get_evidence`` takes an object from the model's evidence, and
+    ``attribute`` is the name of its attribute to show. The row is formatted as an AUC if ``area``, else in percent.
     """
 
     def of_model(model: ShownModel) -> Found:
-        """Yield the row with the attribute of this model's evidence, if there is any."""
+        """Yield one row with the attribute's value for this model; nothing if the evidence has no such object."""
         if found := get_evidence(model.evidence):
             yield Row(label, model, attrgetter(attribute)(found), area=area)
 
@@ -453,7 +454,9 @@ def _subgroup_rows(model: ShownModel) -> Found:
 
 
 def _inversion_results(model: ShownModel) -> Iterator[tuple[str, InvertedKind]]:
-    """Yield the identifier class ("direct" or "indirect") and result of each inversion attack on a model."""
+    """Yield ("direct" or "indirect", result) for each class of identifiers on which the inversion attack was run on a
+    model.
+    """
     found = model.evidence.inversion
     for name, kind in (("direct", found.direct), ("indirect", found.indirect)) if found else ():
         if kind:
@@ -461,8 +464,8 @@ def _inversion_results(model: ShownModel) -> Iterator[tuple[str, InvertedKind]]:
 
 
 def _inversion_rows(model: ShownModel) -> Found:
-    """Yield rows with how much more often members' identifiers than held-out individuals' ones rank first among decoys,
-    by the likelihood of the words around them.
+    """Yield rows of the inversion attack, which ranks a true identifier among decoys by the model's likelihood of the
+    words around it: the rate of first ranks for members minus that for held-out individuals.
     """
     for name, kind in _inversion_results(model):
         if kind.all:
@@ -474,8 +477,8 @@ def _inversion_rows(model: ShownModel) -> Found:
 
 
 def _in_place_rows(model: ShownModel) -> Found:
-    """Yield rows with how much more often members' identifiers than held-out individuals' ones rank first among decoys,
-    by their likelihood at their own position.
+    """Yield rows of the attack that ranks a true identifier among decoys by the model's likelihood of the identifier
+    itself: the rate of first ranks for members minus that for held-out individuals.
     """
     for name, kind in _inversion_results(model):
         if kind.in_place:
@@ -487,8 +490,8 @@ def _in_place_rows(model: ShownModel) -> Found:
 
 
 def _diagnosis_rows(model: ShownModel) -> Found:
-    """Yield rows with how well members' diagnoses are inferred from a model, by amount of prior knowledge; and the same
-    of diagnoses that are recorded but stand in no text (placebo).
+    """Yield rows with how well members' diagnoses can be inferred from a model, one for each amount of prior knowledge
+    of the attacker. Placebo rows give the same for recorded diagnoses that no text mentions.
     """
     found = model.evidence.diagnoses
     for kind, cells in (("sensitive", found.sensitive), ("other", found.other)) if found else ():
@@ -514,8 +517,8 @@ def _attribute_rows(model: ShownModel) -> Found:
 
 
 def _name_rows(model: ShownModel) -> Found:
-    """Yield rows with how often a tagger's scores tell a member's name from a held-out one, and the gain over features
-    of the name alone.
+    """Yield two rows of the name attack on a tagger: how often its scores tell a member's name from a held-out one, and
+    by how much that exceeds an attack that has the names but not the model.
     """
     if found := model.evidence.names:
         yield Row("figures.name_told", model, found.told, area=True)
@@ -523,8 +526,8 @@ def _name_rows(model: ShownModel) -> Found:
 
 
 def _embedding_shift_rows(model: ShownModel) -> Found:
-    """Yield a row with the AUROC by which training moved the input embeddings of tokens that occur only in identifiers
-    farther than those of unused tokens.
+    """Yield one row of the embedding-shift attack: the AUROC with which the distance that training moved an input
+    embedding tells tokens that occur only in identifiers from unused tokens.
     """
     shift = model.evidence.inversion.embedding_shift if model.evidence.inversion else None
     if shift and shift.input:
@@ -927,15 +930,15 @@ def attacked_copies(context: Context) -> Iterator[Copied]:
             if (found := attack.over_source) is None or found.value is None:
                 continue
             less = replace(
-                found, value=found.value - CHANCE, low=_minus_chance(found.low), high=_minus_chance(found.high)
+                found, value=found.value - CHANCE, low=_subtract_chance(found.low), high=_subtract_chance(found.high)
             )
             texts = [f"{t.value(one, area=True)} ({t.interval(one, area=True)})" for one in (attack.auc, less)]
             yield Copied(model.letter, model.evidence.recipe, name, *texts)
 
 
-def _minus_chance(bound: float | None) -> float | None:
-    """Return a bound of the interval of 0.5 + AUC difference as one of the difference itself, by subtracting 0.5; None
-    stays None.
+def _subtract_chance(bound: float | None) -> float | None:
+    """Return a confidence bound of 0.5 + an AUC difference as a bound of the difference, by subtracting 0.5; None stays
+    None.
     """
     return None if bound is None else bound - CHANCE
 

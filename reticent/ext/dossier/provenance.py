@@ -84,8 +84,8 @@ def keyed_digests(run: Run) -> KeyedDigests:
 
 
 def digest_of_counts(folder: Path) -> str:
-    """Return the SHA-256 over the counts (targets, violations …) in the manifests of a run's trainings and token
-    stores.
+    """Return one SHA-256 over the counts (training targets, protected targets …) that the manifests of all trainings
+    and token stores in a run ``folder`` record.
     """
     found = [path for name in ("models", "tokens") for path in artifacts_in(folder / name)]
     counts = {path.relative_to(folder).as_posix(): read_object(path / MANIFEST).get("counts") for path in found}

@@ -65,8 +65,8 @@ def _collect_rules(run: Run) -> dict[str, Any]:
 
 
 def _write_rules(run: Run, rules: dict[str, Any], folder: Path, counts: dict[str, Any]) -> None:
-    """Write the preregistered rules with the time, sign them if the job has a key, and store in ``counts`` how many
-    measurements of models exist already.
+    """Write the preregistered rules with the present time into ``folder``, and sign them if the job has a key.
+    ``counts["scored_before"]`` is set to the number of measurements of models that were made before.
     """
     file = folder / RULES_FILE
     file.write_text(json.dumps({"created": creation_time(), **rules}, indent=1) + "\n", encoding="utf-8")

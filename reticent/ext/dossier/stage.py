@@ -54,8 +54,9 @@ def dossiers_of(folder: Path) -> tuple[str | None, list[str]]:
 
 
 def dossier_steps(run: Run) -> Iterator[Step]:
-    """Yield the one build step of the artefact ``dossier``. Outsiders may read its manifest, so the digests of its
-    inputs are keyed (HMAC): without the key nobody can test a guess."""
+    """Yield the one build step of the artefact ``dossier``. The manifest that it writes holds the inputs' digests under
+    a secret key (HMAC), since the dossier goes to outsiders, who could else test guesses of the inputs.
+    """
 
     own = run.job.dossier
     config: dict[str, Any] = own.model_dump(mode="json", exclude={"key", "pdf"})
@@ -79,8 +80,8 @@ def _build(run: Run, signed_by: str | None, folder: Path, counts: dict[str, Any]
 
 
 def _keep_replaced(run: Run) -> str | None:
-    """Copy the run's present dossier to the folder of replaced ones and return its digest; if it has none, return the
-    digest that the job's setting ``dossier.replaces`` names, or None.
+    """Copy the run's existing dossier, which is about to be replaced, to the folder of replaced ones, and return its
+    digest. Without an existing one return the digest in the job's setting ``dossier.replaces``, which may be None.
     """
     old = run.folder / DOSSIER
     if not (old / SUMS).is_file():

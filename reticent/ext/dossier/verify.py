@@ -147,8 +147,8 @@ def verify_model(evidence: DossierEvidence, folder: Path, *, of: Tested | None =
 
 
 def _matches_handed_over_files(model: ModelUnderTest, digests: Mapping[str, str]) -> bool:
-    """Return whether a folder, whose files have these ``digests``, has every file of the model handed over for the
-    test unchanged, and no file of weights besides.
+    """Return whether a folder holds a model as it was handed over for the test: every file of ``model.given`` is
+    unchanged by the folder's ``digests`` (file -> SHA-256), and the folder has no other weight files.
     """
     weights = {name for name in digests if any(fnmatch(name, each) for each in WEIGHTS)} - OF_TRAINER
     given = model.given or {}

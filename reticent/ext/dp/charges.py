@@ -50,8 +50,8 @@ VOCABULARY = "vocabulary"
 
 
 def charge_lines(run: Run, t: Texts = ENGLISH) -> Iterator[str]:
-    """Yield for each budget with several charges of a job a phrase on the epsilons that its trainings, heads and
-    vocabularies cost each and together.
+    """Yield one phrase for each privacy budget that several trainings, heads or vocabularies of a job are charged to:
+    the epsilon of each of them, and of all together.
     """
     for spendings in _pending_costs(run, include_charged=True).values():
         asked = [each.guarantee for each in counted_entries(spendings)]
@@ -203,8 +203,8 @@ def _training_entry(
 
 
 def _num_units_of_limit(run: Run, budget: Budget) -> int:
-    """Return the number of privacy units N for a budget's default limit on delta, 1 / N: the largest number among its
-    trainings, as they declare it or as it is counted.
+    """Return the number of privacy units N from which a budget's limit on delta is 1 / N by default: the largest number
+    that a training charged to it declares or, if it declares none, has among the members.
 
     Each training is held to its own number, once the vocabulary is spent.
     """

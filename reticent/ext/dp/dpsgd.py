@@ -120,8 +120,8 @@ class UnitRows:
         return len(self.units_B)
 
     def join_rows_of_units(self, values: torch.Tensor) -> torch.Tensor:
-        """Concatenate the R or fewer rows of each privacy unit along the time axis: (B, T, ...) becomes (U, R * T,
-        ...), padded with zeros.
+        """Concatenate the rows of each privacy unit along the time axis: (B, T, ...) becomes (U, R * T, ...), where R
+        is the largest number of rows of a unit. Missing rows are zeros.
         """
         if self.longest == 1:
             return values
@@ -263,8 +263,8 @@ class _PerUnit:
     last: nn.Module | None = None
 
     def iterate_submodules(self, module: nn.Module) -> Iterator[nn.Module]:
-        """Yield the modules that Opacus hooks. Instead of a module whose own trained weights all belong to its children
-        too, these are yielded.
+        """Yield the modules that Opacus hooks. A module whose own trained weights all belong to its children too (tied
+        weights) is replaced by these children.
         """
         own = _trained(module)
         below = {id(weight) for child in module.children() for weight in child.parameters()}
@@ -615,8 +615,8 @@ class Units:
 
 
 def find_units(windows: Windows, unit: Unit, max_documents: int = 1) -> Units:
-    """Return the privacy units of a corpus with their documents and windows. A unit is a document ("record") or an
-    individual of the store, where each may stand for a household; it gives at most ``max_documents`` to a step.
+    """Return the privacy units of tokenised documents with the documents and windows of each unit: individuals,
+    households or single documents ("record"). A training step reads at most ``max_documents`` documents of a unit.
 
     Raises
     ------
@@ -886,8 +886,9 @@ class NoisyGradient:
             self._noise.set_state(state)
 
     def _check_units(self, part: Part) -> None:
-        """Raise `TrainingError` if the gradient norm of a unit, computed by the hooks, differs from that of a plain
-        backward pass of its loss alone. A layer that has no hook would not be private, nor one that mixes rows.
+        """Raise `TrainingError` if the gradient norm of a privacy unit, as the hooks compute it, differs from that of a
+        plain backward pass of the unit's loss alone. It finds layers without a hook, and layers that mix the rows of a
+        batch.
         """
         devices = [self.device] if self.device.type == "cuda" else []
         trained = {name: weight for name, weight in self.model.named_parameters() if weight.requires_grad}
@@ -997,8 +998,9 @@ class PrivateStep:
         return {**self.privacy.cache_key(), **about}
 
     def prepare(self, model: PreTrainedModel, windows: Windows, kept: dict[str, str]) -> None:
-        """Find the privacy units, plan the noise, hook the model, and reserve the training's whole cost in the budget.
-        ``kept`` has seed, name and noise of an interrupted run, or is filled with new ones.
+        """Find the privacy units, plan the noise, hook the model, and reserve the whole privacy cost of the training in
+        the budget. ``kept`` is the saved state of an interrupted training, from which it goes on, or an empty dict to
+        be filled.
 
         Parameters
         ----------
