@@ -155,8 +155,9 @@ def extraction_rates(
     kept: np.ndarray | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Passages:
-    """Return the share of random passages whose suffix a causal model generates from their prefix, for members and for
-    held-out individuals, also without those with near-copies (not in ``kept``).
+    """Return extraction rates of a causal model, for members and for held-out individuals: the share of random passages
+    whose suffix the model generates from their prefix. They are also given without the held-out individuals whose
+    documents resemble a member's (False in ``kept``).
 
     Parameters
     ----------
@@ -174,7 +175,7 @@ def extraction_rates(
     """
     length = max(config.prefix_tokens) + config.suffix_tokens
     is_member = np.asarray(members, dtype=bool)
-    own, others = (_Drawn(store, chosen, length, config) for chosen in (is_member, ~is_member))
+    own, others = (_PassagesOfSide(store, chosen, length, config) for chosen in (is_member, ~is_member))
     own.score(model, special, config, partial(_report_progress, progress, 0))
     others.score(
         model, special, config, partial(_report_progress, progress, len(own.documents) * len(config.prefix_tokens))
@@ -221,8 +222,9 @@ def extraction_rates(
 
 
 def exposed_by_passages(passages: Passages, base_passages: Passages, **bootstrap: Unpack[Bootstrap]) -> Exposed | None:
-    """Return the share of members, and of held-out individuals, with a passage that the model completes and the base
-    model does not. Passages that both sides have do not count."""
+    """Return the shares of members and of held-out individuals with a passage that the model extracts and the base
+    model does not. Passages that stand in documents of both sides do not count; None if passages are too short to tell.
+    """
     if passages.of_one_side is None or base_passages.of_one_side is None:
         return None
     before = {document: back for document, _, _, back in base_passages.of_one_side}
@@ -237,15 +239,16 @@ def exposed_by_passages(passages: Passages, base_passages: Passages, **bootstrap
 
 
 def _compare_sides(
-    members: _Drawn,
-    heldout: _Drawn,
+    members: _PassagesOfSide,
+    heldout: _PassagesOfSide,
     measure: tuple[str, int],
     selection: str,
     kept: np.ndarray | None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Excess:
-    """Return the rates of passages extracted by a ``measure`` of members and of held-out individuals, and their
-    difference, among the passages of a ``selection`` ("all" or "protected").
+    """Return two extraction rates and their difference: of the members' and of the held-out individuals' passages.
+    ``measure`` (name, prefix length or number of samples) says when a passage counts as extracted, ``selection`` ("all"
+    or "protected") which passages are counted.
 
     The same is given for the passages that only one side has, and without held-out individuals who have a near-copy of
     a member's document. ``measure`` is (name, number of tokens), ``selection`` the name of a choice of passages."""
@@ -288,7 +291,7 @@ def _report_progress(progress: Callable[[int], None] | None, before: int, done: 
 
 
 class _Measure(NamedTuple):
-    """One extraction measure, and the key of its outcomes in `_Drawn.outcomes`."""
+    """One extraction measure, and the key of its outcomes in `_PassagesOfSide.outcomes`."""
 
     key: tuple[str, int]
     name: str
@@ -311,7 +314,7 @@ def _measures(config: ExtractionConfig) -> Iterator[_Measure]:
         yield _Measure(("drawn", n), "np_discoverable", longest, n, config.probability)
 
 
-class _Drawn:
+class _PassagesOfSide:
     """The passages of one side (members or held-out), and which of them were extracted by each measure."""
 
     def __init__(self, store: TokenStore, chosen: np.ndarray, length: int, config: ExtractionConfig):
@@ -350,8 +353,9 @@ class _Drawn:
     def count_by_individual(
         self, measure: tuple[str, int], selection: str, weights: np.ndarray | None = None
     ) -> Counts:
-        """Return three arrays with an entry for each individual: number of their passages in ``selection`` that are
-        extracted by this measure, number of all in it, code. Passages are weighted by ``weights``, if given.
+        """Return three arrays over individuals: number of their extracted passages, number of all their passages,
+        individual code. ``measure`` says when a passage counts as extracted, ``selection`` ("all" or "protected") which
+        passages are counted, and ``weights`` (default: 1) how much each counts.
         """
         wanted, num = self.asked[selection], len(self.codes)
         weighed = wanted.astype(np.float64) if weights is None else wanted * weights
@@ -360,8 +364,9 @@ class _Drawn:
         return back, all_, self.codes
 
     def rows_of_one_side(self, is_member: bool) -> list[list[int]]:
-        """Return [document, individual, is member, is extracted] for each passage that only members or only held-out
-        individuals have. "Extracted": greedy decoding gives it after a prefix of any length.
+        """Return one row [document, individual code, is member, is extracted] for each passage of this side that no
+        document of the other side contains. It is extracted if greedy decoding completes it after a prefix of any
+        tested length.
         """
         back = np.zeros(len(self.documents), dtype=bool)
         for (kind, _), outcome in self.outcomes.items():

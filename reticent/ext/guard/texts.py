@@ -100,7 +100,9 @@ class Guard:
         ]
 
     def stream(self, policy: Policy = "block", *, notice: str = NOTICE) -> GuardStream:
-        """Return a `GuardStream` for one text that arrives in chunks."""
+        """Return a `GuardStream`, which takes one generated text in chunks and returns what may be shown under
+        ``policy`` (block, redact or stop); ``notice`` is the text shown in place of blocked text.
+        """
         return GuardStream(self, policy, notice)
 
     def _apply_policy(self, text: str, findings: Sequence[Finding], policy: Policy, notice: str) -> str:
@@ -170,8 +172,8 @@ class GuardStream:
         return shown
 
     def _take_guarded_text(self, limit: int) -> str:
-        """Return the text from the last offset shown up to ``limit``, as the policy lets it be shown; it stops before a
-        finding that crosses the limit.
+        """Return the text between what was shown already and offset ``limit``, blocked, redacted or cut off by the
+        policy. It ends before a finding (identifier or training text) that goes beyond ``limit``.
         """
         matches = [*self._matches, *([self._verbatim.open] if self._verbatim.open else [])]
         found = [Finding(start, end, VERBATIM, "verbatim") for start, end in matches]
@@ -205,8 +207,8 @@ class GuardStream:
         return self._replace_verbatim(text) + (self.notice if self.policy == "block" else "")
 
     def _replace_verbatim(self, text: str) -> str:
-        """Return the notice if a text completes a passage of training text together with what was shown before; else
-        return the text.
+        """Return the notice instead of ``text`` if this text, appended to what was shown before, would complete a
+        passage copied from the training documents; else return ``text``.
         """
         if self._shown.push(text) or self._shown.open:
             self.ended = True

@@ -94,9 +94,9 @@ def draw_name_term_pairs(
     *,
     seed: int,
 ) -> Pairs:
-    """Draw random terms (words that several individuals use) from the documents of each individual. Each is paired with
-    the individual's name, one of the identifiers ``runs``, and with decoy names of others on the same side (members or
-    held-out).
+    """Draw random words that several individuals use ("terms") from each individual's documents. Pair each with the
+    name of that individual and with decoy names: those of other members for a member, of other held-out individuals for
+    a held-out one.
 
     Parameters
     ----------
@@ -244,8 +244,9 @@ def pair_rates(
     kept: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> Association:
-    """Return how often a term is likelier after the individual's true name than after a decoy, for members and held-out
-    individuals, also without those with near-copies (not in ``kept``).
+    """Return how often the model finds a term likelier after its individual's true name than after a decoy name, for
+    members and for held-out individuals. It is also given without the held-out individuals whose documents resemble a
+    member's (False in ``kept``).
 
     Parameters
     ----------

@@ -206,9 +206,9 @@ def draw_targets(
 
 
 def _find_eligible(windows: Windows, runs: Runs, needs_next_token: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the indices of the identifier occurrences that can be targets, and the window of each. A target lies whole
-    in its window (with one more token behind it if ``needs_next_token``), is the first occurrence of its tokens there,
-    and has no unknown token.
+    """Return two int arrays: indices of the identifier occurrences (``runs``) that the attack can use, and the window
+    of each. An occurrence can be used if its window contains it whole (and a token after it if ``needs_next_token``)
+    and no earlier occurrence of the same tokens, and if it has no unknown token.
     """
     if len(runs) == 0 or len(windows) == 0:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
@@ -239,7 +239,9 @@ def _frequency_bands(runs: Runs, sides: np.ndarray) -> np.ndarray:
 
 
 def _surface_base(runs: Runs) -> int:
-    """Return a multiplier above all codes of surface forms, so that individual · multiplier + code is unique."""
+    """Return a number greater than every code of a surface form. Individual · this number + code is thus unique for
+    each pair (individual, surface form).
+    """
     return int(runs.surfaces.max(initial=0)) + 2
 
 

@@ -73,9 +73,9 @@ def score_candidates(
     batch_size: int = 64,
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """Insert each candidate (the true identifier and its decoys) into the text. Return the model's summed
-    log-probability of the words around it, float64 (targets, candidates, 2): ordinary words, and words of identifiers.
-    A masked model predicts the words in ``folds`` passes, each a part of them.
+    """Replace the identifier in the text by each candidate (the true one and decoys), and return the model's summed
+    log-probability of the other words, float64 (targets, candidates, 2): ordinary words, and words of other
+    identifiers. For a masked model the words are masked and predicted in ``folds`` portions.
 
     Parameters
     ----------
@@ -196,8 +196,8 @@ def _batches(windows: Windows, targets: Targets, size: int, *, causal: bool) -> 
 def _scoring_rows(
     windows: Windows, targets: Targets, chosen: np.ndarray, *, causal: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the windows of the chosen targets with each candidate inserted, (B, C, T); then three arrays (B, T):
-    whether each token is an ordinary word to score, one of an identifier or neither (-1), the attention, and the
+    """Return model inputs for the chosen targets: token ids with each candidate inserted, (B, C, T), then three arrays
+    (B, T): the group of each token to score (ordinary word or identifier; -1: not scored), the attention mask, and the
     token's position in the store.
     """
     ids, within, batch, positions = _insert_candidates(windows, targets, chosen)
@@ -211,8 +211,9 @@ def _scoring_rows(
 def _insert_candidates(
     windows: Windows, targets: Targets, chosen: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, Batch, np.ndarray]:
-    """Put each candidate in place of the identifier in the windows of targets. Return the ids (B, C, T), each token's
-    index in the identifier (B, T; -1 outside), the batch, and the positions in the store (B, T).
+    """Replace the identifier by each candidate, wherever it occurs in the windows of the chosen targets. Return the
+    token ids (B, C, T), each token's index within the identifier (B, T; -1 outside), the unchanged windows as a batch,
+    and the tokens' positions in the store (B, T).
     """
     store = windows.store
     batch = windows.gather(targets.windows[chosen])
@@ -249,7 +250,9 @@ def _clip_positions(store: Any, positions: np.ndarray) -> np.ndarray:
 
 
 def _non_overlapping(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Mark the beginnings that do not overlap an earlier one in their row, bool: "1 1" begins once in "1 1 1"."""
+    """Return a bool array that keeps of the given start positions (``begins``, bool (rows, tokens)) those whose span of
+    ``lengths`` tokens does not overlap one that starts earlier in the row. For example "1 1" starts once in "1 1 1".
+    """
     columns = np.arange(begins.shape[1])
     latest = np.maximum.accumulate(np.where(begins, columns, -1), axis=1)
     before = np.concatenate([np.full((len(begins), 1), -1), latest[:, :-1]], axis=1)
@@ -283,8 +286,9 @@ def inversion(
     kept: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> InvertedKind:
-    """Measure how well a model's scores of the words around an identifier (``sums``, less those of the base model) pick
-    it among decoys, for members and held-out individuals: top-1 rate, mean reciprocal rank and bits.
+    """Measure how well a model identifies the true identifier among decoys by the log-probability of the words around
+    it (``sums``, minus those of the base model): top-1 rate, mean reciprocal rank and bits, for members and held-out
+    individuals.
 
     bits = log2(m + 1) - log2(rank).
 
@@ -333,8 +337,9 @@ def in_place(
     kept: np.ndarray | None = None,
     **bootstrap: Unpack[Bootstrap],
 ) -> InPlace:
-    """Measure how well a model's scores of identifiers at their own positions (``sums``, less those of the base model)
-    rank them among decoys, for members and held-out individuals, and the share extracted by given numbers of samples.
+    """Measure how well a model identifies the true identifier among decoys by the identifier's own log-probability
+    (``sums``, minus that of the base model): top-1 rate and bits, for members and held-out individuals. Return also the
+    shares of identifiers that are extracted by given numbers of samples.
 
     The bits are the exposure of an identifier [@carlini2019] among its decoys. With q the model's probability of the
     identifier, n draws contain it with probability 1 - (1 - q)^n: it is extracted where that is at least 0.5, as

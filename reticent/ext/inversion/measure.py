@@ -42,7 +42,7 @@ Scores = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)
-class _Drawn:
+class _AttackInputs:
     """The windows, targets and name-term pairs on which all models of one objective are measured."""
 
     windows: Windows
@@ -88,11 +88,11 @@ class InversionAudit:
         self.is_member[store.individual[members]] = True
         kinds = dict.fromkeys((*self.settings.kinds, *(("direct",) if self.settings.association else ())))
         self.runs: dict[str, Runs] = {kind: runs_of(store, words, kind, tokenizer, table, codes) for kind in kinds}
-        self._drawn: dict[tuple[SpecialIds, str], _Drawn] = {}
+        self._drawn: dict[tuple[SpecialIds, str], _AttackInputs] = {}
 
-    def drawn(self, special: SpecialIds, objective: str) -> _Drawn:
-        """Return the windows, targets and name-term pairs for models of an objective; they are drawn at the
-        first call.
+    def drawn(self, special: SpecialIds, objective: str) -> _AttackInputs:
+        """Return what all models of one objective are attacked with: windows of text, identifiers with decoys, and
+        pairs of a name and a term. They are drawn at the first call and cached.
         """
         key = (special, objective)
         if key not in self._drawn:
@@ -110,7 +110,7 @@ class InversionAudit:
                 )
                 for kind in self.settings.kinds
             }
-            self._drawn[key] = _Drawn(windows, targets, self._draw_name_pairs())
+            self._drawn[key] = _AttackInputs(windows, targets, self._draw_name_pairs())
         return self._drawn[key]
 
     def _draw_name_pairs(self) -> Pairs | None:
@@ -140,8 +140,8 @@ class InversionAudit:
         base: BaseModelScores | None,
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[Inversion, Scores]:
-        """Run the inversion, association and embedding-shift attacks on one model; return their results and the scores
-        of all candidates.
+        """Run the inversion, association and embedding-shift attacks on one model, and compare it with the base model's
+        scores in ``base``. Return the results, and the model's score of every candidate by attack.
 
         The base model is ranked by its own likelihoods: a control for what can be known without the documents.
         """

@@ -65,8 +65,9 @@ def score_ladder(
     ends: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> Scores:
-    """Return a model's log-probability of each diagnosis after each individual's cues, by rung (how much the attacker
-    knows). For a causal model with ``ends``, return also which texts it completes.
+    """Return a model's log-probability of each diagnosis given what the attacker knows of each individual, float64
+    (individuals, rungs, diagnoses), where a rung is an amount of knowledge. For a causal model with ``ends``, return
+    also whether it completes sentences of each individual verbatim.
 
     Cost: for each individual and rung that adds to the cue a forward pass over the cue, which all diagnoses share, and
     each diagnosis; with ``ends`` of a causal model two more, over the ends of a fragment and a template.
@@ -192,9 +193,9 @@ def diagnosis_auc_excess(
     lacks: np.ndarray,
     chosen: np.ndarray,
 ) -> tuple[Estimate, int, int]:
-    """Return the AUC with which a model's scores tell who ``has`` a diagnosis from who ``lacks`` it, of members minus
-    held-out individuals, less that of the base model, as mean over diagnoses. Then the number of diagnoses, and of
-    individuals or households in the smallest group.
+    """Return an AUC difference, averaged over diagnoses: how well scores tell who ``has`` a diagnosis from who
+    ``lacks`` it, for members minus held-out individuals, minus the same of the base model. Return then the number of
+    diagnoses, and of individuals (or households) in the smallest group.
 
     Parameters
     ----------
@@ -230,7 +231,9 @@ def diagnosis_auc_excess(
 
 
 def _influence_estimate(value: float, influence: np.ndarray, units: np.ndarray) -> Estimate:
-    """Return an estimate with a normal interval from the individuals' influences, summed by household."""
+    """Return an estimate with a normal interval, whose standard error is computed from each individual's influence on
+    the ``value`` (influence function), summed within households (``units``).
+    """
     used = influence != 0
     _, unit = np.unique(units, return_inverse=True)
     sums = np.bincount(unit, weights=influence)
@@ -280,9 +283,9 @@ def ladder(
     households: np.ndarray | None = None,
     num_bootstrap: int = 1000,
 ) -> Ladder:
-    """Measure how well a model reveals members' diagnoses beyond the base model, for each rung (amount that the
-    attacker knows), and how well three controls do: diagnoses that no text mentions, cues without a model, shadow
-    models.
+    """Measure how well a model reveals members' diagnoses beyond the base model, for each rung (amount of the
+    attacker's knowledge). Return it with three controls: diagnoses that no text mentions, the attacker's knowledge
+    without a model, and shadow models not trained on the individual (``out``).
 
     Parameters
     ----------
@@ -345,8 +348,9 @@ def _widen_intervals(results_of_rung: ToldDiagnoses, num_results: int) -> ToldDi
 def _completion_rates(
     questions: Questions, scores: Scores, base: Scores | None, kind: str, **draws: Unpack[Bootstrap]
 ) -> dict[str, Excess]:
-    """Return rung (how much the attacker knows) -> share of individuals, members and held-out ones, with a text of this
-    ``kind`` ("fragments" or "templates") that the model completes verbatim and the base model does not.
+    """Return for each rung (amount of the attacker's knowledge) the shares of members and of held-out individuals of
+    whom the model, but not the base model, completes a sentence verbatim. ``kind`` is "fragments" (rare sentences) or
+    "templates" (common ones).
     """
     found = {}
     for rung, name in enumerate(RUNGS if kind in scores else ()):

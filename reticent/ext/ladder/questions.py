@@ -105,9 +105,9 @@ def read_terms(path: Path | str) -> tuple[Diagnosis, ...]:
 
 def make_questions(corpus: Corpus, individuals: Individuals, config: DiagnosesConfig, *, k: int, ids: str, seed: int,
         left_out: np.ndarray | None = None) -> Questions:  # fmt: skip
-    """Make the clinical ladder's questions on up to ``config.num_individuals`` members and as many held-out
-    individuals: each one's diagnoses, and what the attacker knows at each rung, including sentences of fewer than ``k``
-    of all individuals (households, where the split keeps these together) of both sides.
+    """Build the questions of the diagnosis attack ("clinical ladder") on random members and as many held-out
+    individuals: their true diagnoses, and texts of what the attacker knows of them at each rung. One rung adds a rare
+    sentence, which fewer than ``k`` individuals (or households) write.
 
     Cost: two passes over the documents; in memory the texts of those asked about, and 16 bytes for each document of any
     individual that has a sentence of theirs.
@@ -289,8 +289,8 @@ def _distinct_sentences(texts: Sequence[str], hidden: re.Pattern[str]) -> list[s
 
 
 def _sentence_supports(sentences: Sequence[Sequence[str]], corpus: Corpus, individuals: Individuals) -> list[list[int]]:
-    """Return the number of units of both sides that write each of these sentences of individuals. The sentences of a
-    unit are counted with hidden names in them too.
+    """Return for each individual's ``sentences`` how many privacy units (individuals or households), members and
+    held-out, write each sentence.
     """
     keys = [[hash(_normalise(each)) for each in own] for own in sentences]
     asked, uses = {key for own in keys for key in own}, [np.empty((0, 2), np.int64)]

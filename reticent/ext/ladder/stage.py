@@ -30,8 +30,8 @@ SCORES = "diagnoses.npz"
 
 
 def ladder_inputs(run: Run) -> dict[str, str]:
-    """Return name -> fingerprint of the clinical ladder's inputs other than the model: texts, split, list of diagnoses,
-    records, near-copies and k.
+    """Return name -> fingerprint of what the diagnosis attack ("clinical ladder") reads besides the model: texts,
+    split, list of diagnoses, records, near-copies and k.
     """
     config = run.job.audit.diagnoses
     assert config is not None

@@ -60,8 +60,8 @@ def best_over_templates(values: np.ndarray) -> np.ndarray:
 def estimate_arguments(
     config: ProbeConfig, households: np.ndarray | None, is_chosen: np.ndarray
 ) -> tuple[ProbeConfig, np.ndarray | None]:
-    """Return the config and the households of the chosen subjects (None without households), the last two arguments of
-    `mean_estimate` and `share_estimate`.
+    """Return the config unchanged, and the households of the subjects that ``is_chosen`` selects (None without
+    households). These are the last two arguments of `mean_estimate` and `share_estimate`.
     """
     return config, None if households is None else households[is_chosen]
 
@@ -98,8 +98,9 @@ def share_estimate(hits: np.ndarray, config: ProbeConfig, households: np.ndarray
 
 
 def summarise(answers: Answers, config: ProbeConfig) -> ProbeResult:
-    """Return the publishable result of probing one model for one type of personal item, at one level (how many other
-    items the prompt tells).
+    """Return the publishable results of probing one model for one type of personal item (phone, address …): exact
+    matches, likelihoods compared with another individual's item, and exposure. The prompts all give the same number of
+    other items.
 
     Subjects with no usable prompt are counted and left out; those without a null are left out of comparisons with it.
     """

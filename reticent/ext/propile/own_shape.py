@@ -224,8 +224,9 @@ def _address_for_name(item: str, other: dict[str, str], random: np.random.Genera
 
 
 def _replace_initials(part: str, new_names: dict[str, str], random: np.random.Generator) -> str:
-    """Return the initials of the new name if ``part`` begins one of the owner's names (``new_names``: old -> new); else
-    as many random letters."""
+    """Return as many initial letters of the new name as ``part`` has letters, if ``part`` is the beginning of one of
+    the owner's names (``new_names``: owner's name -> new name). Else return as many random letters.
+    """
     for own, drawn in new_names.items():
         if part and own.startswith(part):
             return drawn[: len(part)]

@@ -85,8 +85,8 @@ def encode_pairs(
 
 
 def _batch_by_length(lengths: np.ndarray, groups: np.ndarray, num_extra: int, budget: int) -> Iterator[np.ndarray]:
-    """Yield batches of indices of rows that have equal length and, with ``num_extra`` tokens more each, at most
-    ``budget`` tokens together; rows of one group follow each other.
+    """Yield batches of row indices. The rows of a batch have equal length and, each extended by ``num_extra`` tokens,
+    together at most ``budget`` tokens; rows of equal length are sorted by ``groups``.
     """
     order = np.lexsort((groups, lengths))
     values, starts = np.unique(lengths[order], return_index=True)
@@ -279,8 +279,9 @@ def score_masked_pairs(
 def group_by_room(
     prompts: Sequence[Sequence[int]], max_new_tokens: int, num_positions: int
 ) -> Iterator[tuple[int, list[int]]]:
-    """Group prompts by the number of tokens that the model's context leaves to generate, at most ``max_new_tokens``.
-    Yield (this number, prompt indices).
+    """Group prompts by how many tokens can be generated after them: ``max_new_tokens``, or fewer if the model's
+    ``num_positions`` leave less. Yield (number of tokens, indices of the prompts); empty and too long prompts are left
+    out.
 
     >>> list(group_by_room([[1], [], [1, 2, 3], [5] * 8, [4]], 6, 8))
     [(5, [2]), (6, [0, 4])]

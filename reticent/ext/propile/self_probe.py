@@ -162,8 +162,9 @@ def _rivals(me: Subjects, target: str, others: Subjects | None, config: ProbeCon
 
 
 def _under_rival_names(individual: Subjects, rivals: Sequence[_Rival]) -> Subjects:
-    """Return subjects that all have the individual's items: first the individual, then one under the name of each
-    rival."""
+    """Return copies of one individual that differ in the name only: the first has the true name, each other one the
+    name of a rival. All have the individual's other items (phone, address …).
+    """
     items = {name: [*values, *[values[0]] * len(rivals)] for name, values in individual.items.items()}
     items["name"] = [individual.items["name"][0], *(rival.name or individual.items["name"][0] for rival in rivals)]
     return Subjects(items, np.zeros(1 + len(rivals), dtype=np.int64), individual.counts)

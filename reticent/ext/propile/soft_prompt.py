@@ -237,8 +237,8 @@ def _validation_score(
     config: SoftPromptConfig,
     target: str,
 ) -> tuple[float, float]:
-    """Return the score on the validation subjects by which the best epoch is chosen, as a pair: exact-match rate (0 if
-    the loss alone decides), then minus the mean loss. Higher is better.
+    """Return the score of a soft prompt on the validation pairs, by which the best epoch is chosen, as (exact-match
+    rate, minus mean loss); higher is better. The rate is 0 if the settings select by loss.
     """
     loss = -float(score_causal_pairs(model, held, soft=soft).mean())
     if config.select_by == "loss":

@@ -117,8 +117,8 @@ def _split_subjects(run: Run, subjects: Subjects) -> dict[str, Subjects]:
 
 
 def beginnings_of(run: Run, members: Subjects) -> Beginnings | None:
-    """Return for each item type (member's row, text before the item in a document of this member) pairs, shuffled; None
-    if no configured level puts such text before prompts.
+    """Return for each item type a shuffled list of (member's row, text before the item in a document of this member),
+    which prompts can begin with. None unless the job's probes have a level with such beginnings.
 
     Parameters
     ----------

@@ -281,8 +281,8 @@ def subjects_from_notes(documents: pa.Table, detectors: Sequence[Detector]) -> S
 
 
 def draw_nulls(num_subjects: int, *, num_nulls: int = 1, seed: int = 0) -> np.ndarray:
-    """Draw for each subject ``num_nulls`` random other subjects; return their indices, int64 (subjects, num_nulls), -1
-    if there is no other.
+    """Draw for each subject ``num_nulls`` random other subjects, whose items its own are compared with. Return their
+    indices, int64 (subjects, num_nulls), -1 if there is no other subject.
 
     Their items may be the same: with these left out, a common item would be compared with rarer ones, and a model that
     knows no more than how common each is would seem to know whose they are. -1 where there is no other subject.

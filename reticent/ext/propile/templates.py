@@ -201,8 +201,8 @@ def require_fields(templates: Iterable[Template], columns: Sequence[str]) -> Non
 def templates_for(
     templates: Iterable[Template], target: str, level: str, columns: Sequence[str], *, language: str | None = None
 ) -> list[Template]:
-    """Return the templates that ask for a target type at a level and whose fields can all be filled; if some of them
-    are for this type alone, only those.
+    """Return the templates that ask for an item type (``target``) at a level (number of other items given) and whose
+    fields are all among ``columns``. If some of these templates are written for this type alone, return only those.
 
     If a template names the type, templates for any type are left out. So are templates of another language, and those
     that hold the target.

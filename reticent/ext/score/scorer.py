@@ -212,8 +212,8 @@ def _store_of(encoded: Sequence[Any]) -> TokenStore:
 def _text_scores(
     own: TokenScores, base: Sequence[TokenScores], zlib_bytes: np.ndarray | None = None
 ) -> dict[str, np.ndarray]:
-    """Return score name -> one value for each text: the loss, and the ratios to zlib and to the base model if these are
-    given.
+    """Return score name -> one value for each text, from its token log-probabilities under the model (``own``): the
+    loss and, if ``base`` and ``zlib_bytes`` are given, the ratios to the base model and to the compressed size.
     """
     found = {"loss": -loss_score(own)}
     if zlib_bytes is not None:

@@ -129,8 +129,9 @@ class _Evaluator:
         return Estimate(value=value, low=low, high=high, n=n, unit=self.unit, method=method)
 
     def evaluate_pairs(self, scores: np.ndarray, blind: np.ndarray) -> TaggerSide:
-        """Return the results of all attacks on the development or test pairs, from the tagger's ``scores`` and the
-        ``blind`` scores, which need no model.
+        """Return the results of all attacks on one set of pairs of a member's and a held-out name, from the tagger's
+        ``scores`` (prompts, 2, pairs). The ``blind`` scores (2, pairs), computed from the names without the tagger,
+        give a baseline.
         """
         n = scores.shape[-1]
         pairs = wins(scores[:, 0], scores[:, 1])

@@ -167,7 +167,10 @@ def _read_columns(path: Path | str, columns: Mapping[str, str], paired: bool) ->
 
 
 def _number_pairs(path: Path | str, side: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return rows without pairs with pair numbers, in file order for each label."""
+    """Number the names of each label (1: member, 0: held-out) in file order, and return the rows with this number in a
+    column ``pair``: names of equal number form a pair. Raise `CorpusError` if the labels have different numbers of
+    names.
+    """
     names = rows.select("label", "name").unique(maintain_order=True)
     members = int((names["label"] == "1").sum())
     if 2 * members != names.height:
@@ -266,8 +269,9 @@ def _prompt_table(number: str, model: str, prompts: Sequence[str], scores: np.nd
 
 
 def _advantage_table(models: Mapping[str, np.ndarray]) -> Table:
-    """Return table 4.3, as it was published with the attack: of each model (name -> its scores) the mean accuracy and
-    the adversarial advantage."""
+    """Return table 4.3 of the thesis that published the attack: mean accuracy and adversarial advantage of each model,
+    from its scores.
+    """
     rows = []
     for name, scores in models.items():
         mean = float(accuracies(scores).mean())

@@ -115,8 +115,8 @@ def train_tagger(
 
     @lru_cache(maxsize=1)  # the first is asked for twice, and texts that do not change in every epoch
     def make_store(number: int) -> TokenStore:
-        """Return the token store of the texts of epoch ``number`` (from 0; always 0 if the texts never change), and
-        keep their labels.
+        """Return a token store with the training texts of an epoch (``number`` from 0; always 0 if the texts are the
+        same in every epoch). The labels of its tokens are kept for the training loop.
         """
         texts = examples(number) if callable(examples) else examples
         store, own = _as_tokens(*tag_labels(tokenizer, texts, max_length=max_length)[::2])
@@ -125,7 +125,7 @@ def train_tagger(
         return store
 
     def store_of_epoch(epoch: int) -> TokenStore:
-        """Report the end of the epoch before, and return the token store of this epoch (from 1)."""
+        """Return the token store of an epoch (from 1). Before, report that the previous epoch has ended."""
         if epoch > 1:
             report_epochs(epoch - 1)
         return make_store(epoch - 1 if callable(examples) else 0)
