@@ -178,11 +178,15 @@ def _find_again(text: str, labels: Mapping[str, str]) -> list[tuple[int, int, st
 
 
 def _fold_piece(piece: str) -> tuple[str, ...]:
-    """Return a piece of a text so that two are equal which differ in case or in white space alone."""
+    """Return a tuple by which two pieces of text can be compared: it is equal if they differ only in case or white
+    space.
+    """
     return (" ",) if piece.isspace() else tuple(map(_fold_letter, piece))
 
 
 @cache
 def _fold_letter(letter: str) -> str:
-    """Return the upper case of a letter; those are equal that a regular expression takes for the same."""
+    """Return a letter in upper case, the same for all letters that a case-insensitive regular expression treats as
+    equal.
+    """
     return letter.lower()[0].upper()

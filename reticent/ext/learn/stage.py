@@ -112,7 +112,9 @@ def learned_steps(run: Run) -> Iterator[Step]:
 
 
 def _without_files(options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return detectors' options without those that are a file, whose content counts and not its path."""
+    """Return the options of each detector (detector name -> option -> value) without the options that name a file.
+    Manifests record the content of such a file, not its path.
+    """
     files = {name for name, _ in option_files(options)}
     return {
         name: {key: value for key, value in table.items() if f"{name}.{key}" not in files}
@@ -190,9 +192,9 @@ def _run_teacher(run: Run, config: LearnConfig, folder: Path, counts: dict[str, 
 def _teacher_lessons(
     run: Run, config: LearnConfig, marked: pa.ChunkedArray, detectors: Sequence[Any], common: Any
 ) -> tuple[pa.Table, pa.Table]:
-    """Return the drawn documents as training examples (`LESSONS`), once for each source of labels (teacher, certain
-    finds), and the other detectors' spans in them. Documents with a text in ``marked``, which people annotated, are
-    left out.
+    """Return training examples (table `LESSONS`) from the documents drawn at random, and the spans that the other
+    detectors find in them. Each document occurs once for each source of its labels: the teacher's spans, and the
+    certain finds of rules and records. Texts in ``marked``, which people annotated, are left out.
     """
     folder = run.folder / TEACHER
     rows = pq.read_table(folder / "documents.parquet").column("document").to_numpy()
@@ -327,7 +329,9 @@ def read_marks_of(run: Run, path: Path, format: str = "auto", weight: float = 1.
 
 
 def _rows_of(run: Run, digests: Sequence[str]) -> np.ndarray:
-    """Return for each text digest the row of the run's document whose text has it, int64; -1 if no document does."""
+    """Return for each SHA-256 of a text the row of the run's document that has this text, int64; -1 if no document has
+    it.
+    """
     from reticent.ext.annotate.command import text_ends  # loads compiled kernels
 
     wanted: dict[str, list[int]] = {}
@@ -385,8 +389,8 @@ def _detect_in(documents: pa.Table, detectors: Sequence[Any], common: Any) -> pa
 
 
 def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) -> None:
-    """Train the tagger, choose its lean (a shift of its scores towards recall) by cross-validation, and write it with
-    its report to ``folder``.
+    """Train the tagger, and choose by cross-validation how far its scores are shifted towards recall (its "lean").
+    Write the tagger and a report on its recall and precision to ``folder``.
     """
     marked = LESSONS.empty_table()
     if config.marks is not None:
@@ -523,8 +527,9 @@ def cross_validate(
     words = _Words(lessons.slice(0, measured), marks)
 
     def predicted(number: int) -> list[tuple[np.ndarray, list[str], dict[float, np.ndarray]]]:
-        """Train on all folds but this one; return [(its document rows, the categories learned, lean (score shift) ->
-        predicted category of each of their words)], or an empty list if too little is left to learn from.
+        """Train on all folds but this one, and predict its documents. Return one tuple (document rows, categories
+        learned, shift of the scores towards recall -> predicted category of each word) in a list, which is empty if the
+        other folds have too few examples.
         """
         rows = np.flatnonzero(fold[:measured] == number)
         rest = np.flatnonzero(fold != number)
@@ -649,7 +654,9 @@ class _Words:
         return result
 
     def _find_fields(self) -> np.ndarray:
-        """Return whether each word stands after a colon in its line, at most `_FIELD` characters behind it, bool."""
+        """Return whether each word follows a colon on its line within `_FIELD` characters, as the value of a field such
+        as "Name: Smith" does; bool (words,).
+        """
         result = np.zeros(len(self._starts), dtype=bool)
         for row, text in enumerate(self._texts.to_pylist()):
             own = slice(self.offsets[row], self.offsets[row + 1])

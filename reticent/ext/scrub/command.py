@@ -122,8 +122,9 @@ def scrub_documents(
 
 
 def _documents_and_spans(run: Run, work: Path | None, before: Run | None) -> tuple[Any, Path, int]:
-    """Return the documents to scrub, the folder with their detected spans (the run's own, or detected into ``work``),
-    and how many documents are left out because a detector failed on them.
+    """Return the documents to scrub, the folder with their detected spans, and how many documents are left out because
+    a detector failed. If ``work`` is given, detection runs in this folder, on the original documents of an earlier run
+    if ``before`` is given; else the run's own spans are used.
     """
 
     if work is not None and before is not None:
@@ -164,8 +165,8 @@ def _settings_of_names(config: ScrubConfig) -> dict[str, Any]:
 
 
 def _kept_key(out: Path, key: bytes | None, *, overwrite: bool, renew_key: bool) -> bytes | None:
-    """Return the secret key that an earlier scrub left in ``out``; None without one. Raise `PolicyError` if this scrub
-    would lose the earlier result or key.
+    """Return the secret key of an earlier scrub in the folder ``out``, so that pseudonyms stay the same; None without
+    one. Raise `PolicyError` if the new scrub, with its own ``key``, would overwrite the earlier result or key unasked.
     """
 
     with suppress(ArtifactError):  # the folder may be damaged

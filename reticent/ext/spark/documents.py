@@ -368,8 +368,8 @@ def _count_hidden_files(spark: SparkSession, paths: Sequence[str], files: Mappin
 
 
 def _select_columns(frame: DataFrame, columns: Columns, has_places: bool, more: Sequence[str] = ()) -> DataFrame:
-    """Return the document columns of a data frame under their standard names, the columns ``more`` with the prefix
-    `SOURCE_COLUMN`, and, if it ``has_places``, the file and row of each document.
+    """Return the document columns of a data frame under their standard names, and the columns ``more`` with the prefix
+    `SOURCE_COLUMN`. If it ``has_places``, the columns with the file and row of each document are kept.
 
     Raises `CorpusError` where a column lacks, `PolicyError` where one of the other columns has a name of ours.
     """
@@ -394,8 +394,9 @@ def _select_columns(frame: DataFrame, columns: Columns, has_places: bool, more: 
 
 
 def _require_type(frame: DataFrame, name: str, column: str) -> None:
-    """Raise `CorpusError` unless a data frame's ``column``, read as the documents' field ``name``, has a type that can
-    be text or an id without changing it."""
+    """Raise `CorpusError` unless a data frame's ``column`` can be used as the documents' field ``name``: its type must
+    convert to text without loss, or for an id also be an integer.
+    """
     from pyspark.sql import types
 
     kind = frame.schema[column].dataType
@@ -443,8 +444,9 @@ def _collect_documents(documents: DataFrame) -> pa.Table:
 def _find_listed_ids(
     listed_ids: pa.Array, record: LeftOut, choice: Ids, batches: Iterable[pa.RecordBatch]
 ) -> Iterable[pa.RecordBatch]:
-    """Yield the ids that may be of withdrawn individuals: those whose normalised spelling is in ``listed_ids``, or that
-    the record of earlier withdrawals has."""
+    """Yield the rows of ids that may belong to withdrawn individuals: their normalised spelling is in ``listed_ids``,
+    or the ``record`` of earlier withdrawals has them. ``choice`` is the setting on spelling variants of ids.
+    """
     for batch in batches:
         ids = _valid_text(batch.column(0), "individual_id")
         is_listed = pc.is_in(fold_ids(ids), value_set=listed_ids)
@@ -460,8 +462,9 @@ def _documents_of(withdrawn_ids: pa.Array, batches: Iterable[pa.RecordBatch]) ->
 def _copies_of_excluded(
     withdrawn_ids: pa.Array, record: LeftOut, digests: pa.Array, batches: Iterable[pa.RecordBatch]
 ) -> Iterable[pa.RecordBatch]:
-    """Yield the documents of other individuals that are copies of excluded ones: their text has one of these digests,
-    or they are in the record of earlier withdrawals."""
+    """Yield the documents of other individuals that are copies of withdrawn individuals' documents: the SHA-256 of
+    their text is in ``digests``, or the ``record`` of earlier withdrawals marks them.
+    """
     for table in hash_texts(batches):
         is_left = pc.is_in(table.column("sha256"), value_set=digests, skip_nulls=True)
         others = pc.invert(pc.is_in(table.column("individual_id"), value_set=withdrawn_ids))
@@ -479,8 +482,8 @@ def _without_individuals(withdrawn_ids: pa.Array, batches: Iterable[pa.RecordBat
 
 
 def _partition(spark: SparkSession, frame: DataFrame, cut: _Cut, num_parts: int) -> RDD:
-    """Partition the documents by individual or household; each partition becomes one serialised table in document
-    order.
+    """Partition the documents so that all of one individual (or household) are in one partition. Return an RDD with one
+    element for each partition: its documents as a serialised Arrow table.
     """
     with setting(spark, "spark.sql.execution.arrow.maxRecordsPerBatch", str(ROWS_PER_BATCH)):
         if cut.ids == "fold":  # two spellings of one individual belong to one part
@@ -607,8 +610,9 @@ def _check_ids(rows: DataFrame, columns: Columns) -> tuple[DataFrame, Any]:
 
 
 def _number_globally(rows: DataFrame, people: DataFrame, parts: RDD, cut: _Cut) -> RDD:
-    """Add to each partition the numbers that its documents and individuals have in the whole corpus; they equal those
-    of a run on one machine."""
+    """Return the partitions (serialised tables) with four more columns: row numbers of document and individual in the
+    whole corpus, as on one machine, the privacy unit, and its side of the split.
+    """
     ordered = rows.select("doc_id", "key").orderBy("key").persist()
     found = rows.select("part", "doc_id", "individual_id").join(
         numbered(ordered, "number").select("doc_id", "number"), "doc_id"
@@ -642,8 +646,8 @@ def _side_bits(data: bytes) -> int:
 
 
 def _with_numbers(cut: _Cut, data: bytes, numbers: bytes) -> bytes:
-    """Return a partition's serialised table with four more columns: the numbers of document and individual in the whole
-    corpus (from ``numbers``, a serialised table), the unit and its side of the split.
+    """Return a partition's serialised table with four more columns: row numbers of document and individual in the whole
+    corpus (joined from the serialised table ``numbers``), number of the privacy unit, and its side of the split.
     """
     if not data:
         return data

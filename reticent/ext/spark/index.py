@@ -283,8 +283,8 @@ def _global_supports(rows: DataFrame, least_support: int, num_parts: int) -> RDD
 
 
 def _count_words(config: IndexConfig, sides: tuple[int, ...], data: bytes) -> bytes:
-    """Count the words of a partition's documents; return the state of the count, serialised. Only units on ``sides`` of
-    the split (indices into `SPLITS`) count.
+    """Count the words of a partition's documents, and return the serialised state of the n-gram counter, from which
+    `_count_next_length` goes on. Only privacy units on these ``sides`` of the split (indices into `SPLITS`) count.
 
     Documents of the other sides of the split are present but not counted. Their words are answered too, so that they
     can be protected.
@@ -307,8 +307,9 @@ def _count_words(config: IndexConfig, sides: tuple[int, ...], data: bytes) -> by
 
 
 def _count_next_length(data: bytes, supports: bytes) -> bytes:
-    """Count the n-grams of a partition that are one word longer than those counted last, whose ``supports`` in all
-    partitions are a serialised table; return the new state of the count, serialised.
+    """Restore a partition's n-gram counter from ``data``, and count the n-grams one word longer than the last ones;
+    return the new serialised state. ``supports`` (a serialised table) has the supports of the last n-grams over all
+    partitions.
     """
     part = _rust.Part.from_bytes(data)
     table = decoded(supports) if supports else _ROWS[part.n > 1].empty_table()

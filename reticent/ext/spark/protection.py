@@ -135,8 +135,10 @@ _SURFACES: Final = pa.schema([("surface", pa.string()), ("listed", pa.int64()), 
 
 
 def _surfaces(how: Protection, number: int, data: bytes, spans: bytes) -> pa.Table | None:
-    """Return a table of the distinct surface forms (normalised words) of a partition's documents, each with a flag
-    whether an identifier detected in the partition contains it; None if there are no documents."""
+    """Return a table of the distinct normalised words of a partition's documents, with two flags: whether an identifier
+    detected in the partition contains the word, and whether the word is protected wherever it occurs. None without
+    documents.
+    """
     if not data:
         return None
     surfaces = how.surfaces(decoded(data)).cast(pa.string())
@@ -151,8 +153,8 @@ def _surfaces(how: Protection, number: int, data: bytes, spans: bytes) -> pa.Tab
 
 
 def _blacklist_surfaces(documents: SparkDocuments, spans: SparkSpans, how: Protection) -> tuple[RDD, int]:
-    """Return for each partition those of its normalised words that are protected wherever they occur, and the number of
-    distinct words of identifiers in all partitions.
+    """Return an RDD with, for each partition, its words that are protected wherever they occur since they are in
+    identifiers of any partition. Return also the number of distinct words in identifiers.
     """
     rows = rows_of_parts(
         documents.spark, documents.parts.zip(spans.parts), documents.tokens, partial(_surfaces, how), _SURFACES
@@ -174,8 +176,9 @@ def _flag_partitions(
     row: Callable[[pa.Table, np.ndarray, Flagged], list[pa.Array]],
     schema: pa.Schema,
 ) -> tuple[RDD, dict[str, Any]]:
-    """Flag the protected words of all partitions; return an RDD of (word counts, serialised table of the columns that
-    ``row`` makes) pairs, and the counts of all partitions.
+    """Flag the protected words of all partitions. Return an RDD of (word counts, serialised output table) pairs, one
+    for each partition, and the summed counts; ``row`` is the function that makes the columns of the output table, with
+    this ``schema``, from flagged documents.
     """
     for given, name in ((index, "the index"), (spans, "the spans")):
         if given is not None and given.documents is not documents:
@@ -226,8 +229,9 @@ def _add_counts(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
 def _flag_partition(
     how: Protection, row: Callable[..., list[pa.Array]], schema: pa.Schema, data: bytes, *own: bytes
 ) -> tuple[dict[str, int], bytes]:
-    """Flag the protected words of one partition. Return its word counts, and its output table (schema ``schema``, made
-    by ``row`` from each batch) serialised."""
+    """Flag the protected words of one partition, given as serialised tables. Return its counts of documents and words,
+    and the serialised output table with this ``schema``, whose columns the function ``row`` makes from each batch.
+    """
     counts, found = dict.fromkeys(("documents", "words", "direct", "indirect", "protected"), 0), []
     if not data:
         return counts, b""

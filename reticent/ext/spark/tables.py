@@ -49,12 +49,16 @@ def persisted(dataset: RDD) -> RDD:
 
 
 def map_elements(dataset: RDD, make: Callable[..., Any]) -> RDD:
-    """Return a dataset of the results of a function on each element; pairs made by `zip` become two arguments."""
+    """Return an RDD with the results of the function ``make`` on each element. An element that is a tuple, as `zip`
+    gives, is unpacked into several arguments.
+    """
     return dataset.mapPartitions(Task(partial(_apply_to_elements, make)))
 
 
 def _apply_to_elements(function: Callable[..., Any], elements: Iterable[Any]) -> Iterable[Any]:
-    """Apply a function to each element and yield the results. An element that is a tuple becomes several arguments."""
+    """Yield the results of a function on each element. An element that is a tuple, as `zip` gives, is unpacked into
+    several arguments.
+    """
     for element in elements:
         yield function(*element) if isinstance(element, tuple) else function(element)
 
@@ -86,8 +90,9 @@ def _batches(schema: pa.Schema, blobs: Iterable[pa.RecordBatch]) -> Iterable[pa.
 
 
 def partition_tokens(spark: SparkSession, num_parts: int) -> list[int]:
-    """Return for each partition number the smallest integer that Spark's hash function sends to that partition, as a
-    list."""
+    """Return one integer for each partition, in order: the smallest that Spark's hash partitioner sends there. A row
+    with this integer as its key goes to that partition.
+    """
     from pyspark.sql.functions import col, expr
 
     # A number of a partition is missing among so many with a chance below 1e-20.
@@ -103,8 +108,10 @@ def partition_tokens(spark: SparkSession, num_parts: int) -> list[int]:
 def rows_of_parts(
     spark: SparkSession, parts: RDD, tokens: Sequence[int], table: Callable[..., Any], schema: pa.Schema
 ) -> DataFrame:
-    """Return one data frame of the tables that the function ``table`` makes of each partition of an RDD, with a column
-    ``part``: an integer of ``tokens`` by which `repartition_by_part` brings rows back to their partition."""
+    """Return one data frame of all rows that the function ``table`` makes from each partition of an RDD. Its column
+    ``part`` has the partition's integer of ``tokens``, by which `repartition_by_part` brings rows back to their
+    partition.
+    """
     blobs = parts.mapPartitionsWithIndex(Task(partial(_with_token, tuple(tokens), table)))
     return frame_of(spark, blobs, schema.insert(0, pa.field("part", pa.int32())))
 
@@ -112,8 +119,9 @@ def rows_of_parts(
 def _with_token(
     tokens: tuple[int, ...], make: Callable[..., pa.Table | None], partition_number: int, elements: Iterable[Any]
 ) -> Iterable[bytes]:
-    """Yield the serialised table that ``make`` returns for each element of a partition, with a column ``part`` added
-    that holds the partition's token."""
+    """Yield the table that the function ``make`` returns for each element of a partition, serialised. A column ``part``
+    is added, with this partition's integer of ``tokens``.
+    """
     for part in elements:
         table = make(partition_number, *part) if isinstance(part, tuple) else make(partition_number, part)
         if table is not None:
@@ -122,9 +130,9 @@ def _with_token(
 
 
 def repartition_by_part(rows: DataFrame, num_parts: int) -> RDD:
-    """Repartition a data frame by its column ``part``. Return an RDD with one element for each partition: its rows
-    without that column, as a serialised Arrow table. What precedes the last shuffle is run at once, the rest when the
-    RDD is computed."""
+    """Repartition a data frame by its column ``part``, and return an RDD with one element for each partition: its rows
+    without that column, as a serialised Arrow table. Spark runs the plan before the last shuffle at once.
+    """
     return blobs_of(rows.repartition(num_parts, "part").drop("part"))
 
 
@@ -153,7 +161,9 @@ def _first_value(rows: Iterable[Any]) -> Iterable[bytes]:
 
 
 def numbered(rows: DataFrame, name: str) -> DataFrame:
-    """Return sorted, persisted rows with their row number from 0 as column ``name``; it runs a Spark job."""
+    """Return the rows of a sorted, persisted data frame with their row number, from 0, in a new column ``name``. It
+    runs a Spark job to count the rows of each partition.
+    """
     from pyspark.sql.functions import array, col, element_at, lit, monotonically_increasing_id, spark_partition_id
 
     place = spark_partition_id()

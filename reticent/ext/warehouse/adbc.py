@@ -93,8 +93,9 @@ class AdbcDatabase:
             yield pa.record_batch([*ids, digests], schema=DOCUMENTS_LEFT)
 
     def query_of(self, column: str, condition: str | None = None) -> str:
-        """Return an SQL query, for an error message, of the rows whose ``column`` fulfils ``condition``; without
-        one, the values of the column that occur more than once."""
+        """Return an SQL query that a user can run to see the rows whose ``column`` fulfils the SQL ``condition``;
+        without a condition, the values of the column that occur more than once.
+        """
         return self._selection([column]).query_of(column, condition)
 
     def _selection(self, columns: Sequence[str]) -> Selection:

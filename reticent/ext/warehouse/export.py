@@ -77,7 +77,10 @@ def write_partitioned(table: ResultTable, folder: Path, corpus: Corpus) -> int:
 
 
 def _by_partition(rows: Rows, ends: np.ndarray) -> Iterator[tuple[int, pa.RecordBatch | None]]:
-    """Yield (partition number, batch) with batches cut at partition ends; last comes (last partition, None)."""
+    """Split the rows of a table by partition of the corpus, and yield (partition number, record batch). ``ends`` has
+    the number of the first document after each partition. The last item yielded is (number of the last partition,
+    None).
+    """
     for numbers, batch in rows:
         partition = np.searchsorted(ends, numbers, side="right")
         for number in np.unique(partition):
@@ -136,7 +139,8 @@ def export_files(run: Run, out: Path) -> dict[str, int]:
 def export_tables(
     run: Run, address: str, tables: Mapping[str, str], *, note_nlp: str | None = None, overwrite: bool = False
 ) -> dict[str, int]:
-    """Write a run's spans and tokens into PostgreSQL tables in one transaction; return the rows of each table.
+    """Write a run's detected spans and its token stores into PostgreSQL tables in one transaction; return table ->
+    number of rows written. ``tables`` maps a result to the table that gets it.
 
     Parameters
     ----------

@@ -188,7 +188,9 @@ class DeltaSource(_Lake):
 
 
 def _without_deleted(batches: Iterator[pa.RecordBatch], kept: pa.Array | None) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file for which the mask of its deletion vector is true."""
+    """Yield the record batches of a data file without deleted rows, those that are False in ``kept`` (from the file's
+    deletion vector; None: no row is deleted).
+    """
     row = 0
     for batch in batches:
         if kept is None:

@@ -173,14 +173,17 @@ class Postgres:
             yield pa.record_batch(values, schema=DOCUMENTS_LEFT)
 
     def _text_digest_expression(self, field: pa.Field, name: str) -> str:
-        """Return the SQL expression of a column as text, or for the text column that of its SHA-256."""
+        """Return the SQL expression that reads a column as text; for the column with the documents' text, the
+        expression of the text's SHA-256.
+        """
         text = self._as_text(field, name)
         return f"sha256(convert_to({text}, 'UTF8'))" if field.name == self._settings.text else text
 
     @contextmanager
     def _part_reader(self, part: int, parts: int) -> Iterator[tuple[Connection, str | None] | None]:
-        """Context manager that yields (connection that sees the snapshot, SQL condition of the part's rows or None for
-        all); it yields None for a part without rows."""
+        """Context manager for reading one of ``parts`` equal parts of the table: it yields (connection that sees the
+        snapshot, SQL condition that selects the part's rows; None: all). For a part without rows it yields None.
+        """
         held = self._open_snapshot()
         if parts == 1 or self._num_blocks is None:
             yield (held, None) if part == 0 else None
@@ -259,8 +262,8 @@ class Postgres:
         doc_ids: Sequence[str] | None = None,
         excluded: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that the SQL condition ``blocks`` and the ids ``doc_ids`` choose (None: all), without those of
-        excluded individuals, or with ``excluded`` only theirs.
+        """Yield record batches of the rows that fulfil the SQL condition ``blocks`` and have one of ``doc_ids`` (None:
+        all). Rows of excluded individuals are left out, or with ``excluded`` are the only ones.
         """
         settings = self._settings
         asked = list(dict.fromkeys([*columns, settings.doc_id, settings.individual_id]))

@@ -225,8 +225,9 @@ class _Transaction:
         overwrite: bool,
         left_out: LeftOut | None,
     ) -> tuple[int, int]:
-        """Add spans to OMOP's table note_nlp; with ``overwrite`` they replace those of earlier exports. Return the
-        number of rows added, and of rows that withdrawn individuals still have.
+        """Add detected spans to a table ``name`` with the layout of OMOP's NOTE_NLP, one row for each; with
+        ``overwrite`` rows of earlier exports are replaced. Return the number of rows added, and of rows that still
+        belong to withdrawn individuals.
         """
         table = ".".join(quoted(part) for part in name if part is not None)
         self._ingest(_with_checked_ids(documents), "reticent_documents", temporary=True)
