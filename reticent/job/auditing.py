@@ -203,8 +203,9 @@ def _words_in_spans(
     flagged: FlaggedWords, part: Any, words: Any, offsets: np.ndarray, starts: np.ndarray, ends: np.ndarray,
     chosen: np.ndarray,
 ) -> np.ndarray:  # fmt: skip
-    """Return whether each word of a batch lies in a span that the mask ``chosen`` selects, bool (num words,).
-    ``offsets`` index by document the spans' ``starts`` and ``ends``."""
+    """Return whether each word of a batch of documents lies in one of the spans that the mask ``chosen`` selects, bool
+    (num words,). The spans have character ``starts`` and ``ends``, and ``offsets`` bound those of each document.
+    """
     before = np.concatenate([[0], np.cumsum(chosen)]).astype(np.int64)
     bounds = (np.ascontiguousarray(starts[chosen]), np.ascontiguousarray(ends[chosen]))
     covered = _rust.mark_spans(part.texts, words, before[offsets], *bounds, num_threads=flagged.num_threads).mask
@@ -237,7 +238,8 @@ class Workload:
         return sum(self.parts.values())
 
     def portion(self, *names: str) -> tuple[float, float]:
-        """Return where these adjacent parts of a step begin and end, as fractions of its total number of tokens.
+        """Return where the named parts of a step begin and end in its progress, as fractions from 0 to 1 of its total
+        number of tokens. The parts must be adjacent.
 
         >>> Workload({"documents": 30.0, "generation": 10.0, "inversion": 40.0}).portion("generation")
         (0.375, 0.5)
@@ -318,8 +320,9 @@ def scoring_work(run: Run, measurement: Measurement) -> Workload:
 
 
 def _inversion_work(run: Run, settings: Any, audit: dict[str, Any], folds: int) -> float:
-    """Return the number of tokens that the inversion attack, which ranks each hidden identifier among decoys, passes
-    through the model; a masked model scores each candidate ``folds`` times."""
+    """Return the expected number of tokens that the model reads in the inversion attack, which ranks each hidden
+    identifier among decoys. A masked model reads each candidate ``folds`` times.
+    """
 
     sides = read_manifest(run.folder / "split").counts
     individuals, candidates = sides[MEMBERS] + sides[HELDOUT], settings.num_decoys + 1
@@ -333,8 +336,10 @@ def _inversion_work(run: Run, settings: Any, audit: dict[str, Any], folds: int) 
 
 
 def extraction_work(run: Run, model: ModelSection) -> float:
-    """Return the number of tokens that extracting canaries and passages passes through one model. Scoring canaries
-    among their references is counted, their greedy decoding is not."""
+    """Return the expected number of tokens that one model reads when canaries and passages are extracted from it:
+    candidates of each canary (the secret and its references), and prefixes with their suffixes. Greedy decoding of
+    canaries is not counted.
+    """
     audit, masked, job = token_counts(run, model, "audit"), model.objective == "mlm", run.job
     work = 0.0
     if job.canaries is not None:

@@ -199,8 +199,9 @@ def _ineffective_attack_settings(job: Job) -> Iterator[str]:
 def check_run(
     run: Run, *, counts: bool, models: bool, trains: bool, classifies: bool, audits: bool, reports: bool = False
 ) -> None:
-    """Check all that the stages of a run require, before any of them starts; the flags say which kinds of stages will
-    run: those that count n-grams, need models, train, classify, audit, or report.
+    """Check settings, files, libraries, devices and base models of a run before any stage starts, and raise an error
+    for the first fault. The flags say which stages will run: those that count n-grams, need models, train, classify,
+    audit, or report.
 
     Raises
     ------
@@ -240,9 +241,10 @@ def check_settings(
     audits: bool = True,
     reports: bool = True,
 ) -> None:
-    """Check the settings of a run, by default for all of its stages, the files that they name and the libraries that
-    they need; devices, base models and documents, which may come later, are not. Errors and flags are those of
-    `check_run`."""
+    """Check the settings of a run, the files that they name and the libraries that they need, and raise an error for
+    the first fault. The flags say which stages will run (see `check_run`). Devices, base models and documents, which
+    may come later, are not checked.
+    """
     if run.job.memory_limit is not None and counts:
         check_memory_limit(run.job.memory_limit, run.job.num_threads)
     if models:
@@ -376,8 +378,9 @@ def _require_bases(run: Run, *, trains: bool) -> None:
 
 
 def _warn_of_tokenizers(run: Run, *, trains: bool) -> None:
-    """Warn of peculiarities of a base model's tokenizer before tokens are made or the first training starts;
-    transformers is only loaded for this where a training loads torch anyway."""
+    """Warn of peculiarities of the base models' tokenizers, once: before tokens are made or, if ``trains``, before the
+    first training of a model.
+    """
     for model in run.job.model:
         is_new = run.tokenizer_of_ids(model) is None or (trains and not (run.folder / "models" / model.name).exists())
         if model.base is not None and is_new:
@@ -396,8 +399,9 @@ def _require_matching_architecture(model: ModelSection, foundation: FoundationCo
 
 
 def _require_existing_path(path: str | None, setting: str, names: tuple[str, ...] = ()) -> None:
-    """Raise `ArtifactError` where the path or glob pattern of a setting matches no file. None, URLs, and the ``names``
-    that the setting also takes are accepted."""
+    """Raise `ArtifactError` if ``path``, the value of a setting, is a path or glob pattern that matches no file. Other
+    values are accepted: None, a URL, and the ``names`` that the setting allows instead of a path.
+    """
     if path is not None and path not in names and "://" not in path and not glob.glob(path, recursive=True):
         raise ArtifactError(f"{setting}: {path}: no such file or folder")
 
@@ -441,8 +445,9 @@ def require_audit(run: Run) -> None:
 
 
 def refuse_too_few(job: Job, sides: tuple[int, int]) -> None:
-    """Raise `PolicyError` if the numbers of members and held-out individuals (``sides``) are below the smallest
-    publishable group, for shadow models, or the members fewer than a positive control repeats."""
+    """Raise `PolicyError` if a job with shadow models has fewer members or held-out individuals (``sides``) than the
+    smallest group whose results may be published, or if a positive control is to repeat more members than there are.
+    """
     if job.audit.shadow is not None:
         least = job.audit.small_cell
         for name, there in zip(("members", "held-out individuals"), sides, strict=True):

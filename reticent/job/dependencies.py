@@ -122,9 +122,8 @@ def by_household(job: Job) -> bool:
 
 
 def is_trained_here(folder: Path | str | None) -> bool:
-    """Return whether a model folder is a checkpoint of a training of ours, which its ledger stands beside: that may
-    have been on the same individuals. Other folders, base models of a public text and names of the hub are taken for
-    public.
+    """Return whether a base model was trained by this package on individuals' documents, since a ledger stands beside
+    its folder. Models from elsewhere, and those pre-trained here on a public text, are taken for public.
     """
     if folder is None or not ((made := Path(folder).resolve().parent) / "ledger.json").is_file():
         return False

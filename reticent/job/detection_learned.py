@@ -36,16 +36,17 @@ def learn_config_of(job: Job) -> LearnConfig | None:
 
 
 def keep_key(before: Path, folder: Path) -> None:
-    """Copy the feature-hashing key of the previous run where this one has none, so that an update hashes features
-    alike.
+    """Copy the secret key that hashes the tagger's features from the previous run's folder, ``before``, to ``folder``,
+    unless this has one. An update then hashes features as before.
     """
     if (before / KEY).exists() and not (folder / KEY).exists():
         write_private(folder / KEY, read_or_draw_key(before / KEY))
 
 
 def options_of(job: Job) -> dict[str, dict[str, Any]]:
-    """Return the options of a job's detectors by detector name, with the paths of the tagger that its run has
-    learned."""
+    """Return the options of each detector of a job: detector name -> option -> value. If the job trains a tagger, the
+    paths of its files are among them.
+    """
     options = dict(job.detect.options)
     if learn_config_of(job) is not None:
         folder = Path(job.out)

@@ -23,7 +23,9 @@ def tokens_of(run: Run) -> dict[str, str]:
 
 
 def _recipes_by_tokens(run: Run, model: ModelSection) -> dict[str, list[str]]:
-    """Return, by name of the model's token store, the recipes that are trained on that store and no other."""
+    """Return token store -> recipes of a model that are trained on this store. Recipes that draw new surrogates in each
+    epoch, and so are trained on many stores, are left out.
+    """
     found: dict[str, list[str]] = {"train": []}
     for name in model.recipes:
         if run.job.recipe(name).context != "surrogate":  # which trains on others in each epoch
@@ -32,8 +34,9 @@ def _recipes_by_tokens(run: Run, model: ModelSection) -> dict[str, list[str]]:
 
 
 def warn_of_other_tokens(run: Run, model: ModelSection, leaving: Sequence[str]) -> None:
-    """Warn of recipes that are trained on none of the exported token stores (``leaving``: their names), because their
-    protection or text differs."""
+    """Warn of a model's recipes whose training tokens are not exported, because their protection or text differs.
+    ``leaving`` are the names of the token stores that are exported.
+    """
     taken = _recipes_by_tokens(run, model)
     others = set(model.recipes).difference(*(taken[name] for name in leaving))
     if others:

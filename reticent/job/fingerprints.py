@@ -45,16 +45,17 @@ class Fingerprints:
         self._texts: dict[str, str] = {}
 
     def read_only_copy(self) -> Fingerprints:
-        """Return a copy that trusts manifests and reads no bytes of results; fingerprints that were computed already
-        are kept."""
+        """Return a copy that takes the fingerprints of results from their manifests and hashes no file. Fingerprints
+        computed before are in the copy too.
+        """
         copy = Fingerprints(self.folder, looking=True)
         copy._known = dict(self._known)
         copy._texts = dict(self._texts)
         return copy
 
     def trust_manifests(self) -> None:
-        """From here on take the fingerprints of results from their manifests; a missing result has the fingerprint
-        `TO_DO`.
+        """Take the fingerprints of results from their manifests from now on, without hashing files. A missing result
+        gets the fingerprint `TO_DO`.
         """
         self.looking = True
 
@@ -81,7 +82,9 @@ class Fingerprints:
                 raise replaced_error(path)
 
     def of_text(self, name: str) -> str:
-        """Return the fingerprint of a store of protected tokens without its protection flags."""
+        """Return the fingerprint (SHA-256) of the documents and tokens in a token store, which does not depend on the
+        protection flags.
+        """
 
         if name not in self._texts:
             whole = self.of(name)  # it is of the bytes as they were written

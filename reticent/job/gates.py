@@ -54,8 +54,10 @@ def _build_gates(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def judge_gates(run: Run, evidence: AuditEvidence) -> AuditEvidence:
-    """Return the evidence with the verdict on the job's gates (limits on measures) and on the default gate; the verdict
-    is None if the job has no gate or threshold and the default gate does not fail."""
+    """Return the evidence with the verdict filled in: whether the audit's measures are within the job's limits
+    ("gates") and the default one. The verdict is None if the job sets no limit or threshold and the default one is
+    kept.
+    """
 
     found = verdict(
         evidence.every_model,

@@ -39,8 +39,9 @@ def has_spans(run: Run) -> bool:
 
 
 def spans_as_given(run: Run, folder: Path) -> tuple[Corpus, int]:
-    """Write the spans of a run's original documents, including those held back for the user-inference attack but no
-    canaries, to ``folder/spans.parquet``; return the documents and how many a detector failed on.
+    """Write the spans of the documents as they were given to the run (without canaries, with those reserved for the
+    user-inference attack) to ``folder/spans.parquet``. Return these documents, without those on which a detector
+    failed, and the number of these.
 
     Returns
     -------
@@ -87,8 +88,9 @@ def spans_as_given(run: Run, folder: Path) -> tuple[Corpus, int]:
 def _search_held_back(
     run: Run, given: Corpus, rows: np.ndarray, folder: Path
 ) -> tuple[np.ndarray, np.ndarray, pa.Table]:
-    """Run the detectors on the documents held back for the user-inference attack, ``rows`` of ``given``; return the
-    rows that succeeded, the rows that failed, and the table of spans."""
+    """Detect identifiers in the documents reserved for the user-inference attack, which are ``rows`` of the corpus
+    ``given``. Return the rows that succeeded, the rows on which a detector failed, and the table of spans.
+    """
 
     job = run.job
     detectors = make_detectors(job.detect.detectors, options_of(job), num_threads=job.num_threads, ids=job.corpus.ids)

@@ -41,8 +41,9 @@ KEY = "threshold.key"
 def protection_index(
     run: Run, index: NgramIndex, k: int, individuals: Individuals | None = None, *, words: Words = "counted"
 ) -> NgramIndex:
-    """Return the n-gram index whose supports (individuals per n-gram) decide what is protected: ``index`` itself for
-    plain counts, else a copy with supports changed by noise or the public word list.
+    """Return the n-gram index by which words are protected: an n-gram is, if its support (number of individuals who use
+    it) is below ``k``. It is ``index`` itself for plain counts, else a copy whose supports are changed by noise or by a
+    list of public words.
 
     ``individuals`` say who are the members that it counts, by default those of the run; ``words`` are as in `Policy`.
     """
@@ -57,16 +58,19 @@ def protection_index(
 
 
 def noise_of(run: Run, k: int, words: Words) -> Noise | None:
-    """Return the noise on the support threshold ``k`` (individuals per word) for ``words`` that are "counted" or drawn
-    into a "private" vocabulary; None if there is none, as for a "public" list."""
+    """Return the noise that is added when words are compared with the support threshold ``k`` (number of individuals);
+    ``words`` says whether words are "counted", from a "public" list, or drawn into a "private" vocabulary. None without
+    noise, as for a public list.
+    """
     if words == "public":
         return None
     return counted_noise(run.job) if words == "counted" else vocabulary_noise(run, k)
 
 
 def counted_noise(job: Job) -> Noise | None:
-    """Return the noise for counts of individuals per word; None without noise, or where only a private vocabulary is
-    used and no recipe reads these counts, so that noise would waste privacy budget."""
+    """Return the noise added to counts of individuals per word, as the job sets it; None if it sets none. None also if
+    no recipe uses noisy counts beside a private vocabulary, since noise would then waste privacy budget.
+    """
     noise, recipes = job.threshold.noise, list(map(job.recipe, recipes_of(job)))
     is_read = any(recipe.words == "counted" and recipe.protected_flags & INDIRECT for recipe in recipes)
     return noise if is_read or all(recipe.words != "private" for recipe in recipes) else None
@@ -78,8 +82,9 @@ def recipes_of(job: Job) -> list[str]:
 
 
 def vocabulary_noise(run: Run, k: int) -> Noise | None:
-    """Return the noise for drawing a private vocabulary; None where the members, whose number is public or declared,
-    are so few that even a word of all of them would probably be left out."""
+    """Return the noise for drawing a private vocabulary. None if there are so few members that even a word which all of
+    them use would probably be left out.
+    """
     noise = run.job.threshold.noise
     assert noise is not None  # the job was checked
     number = _declared_num_individuals(run.job)
@@ -110,8 +115,10 @@ def _is_public(run: Run, index: NgramIndex) -> np.ndarray:
 def _with_noisy_supports(
     run: Run, index: NgramIndex, k: int, noise: Noise, individuals: Individuals | None, listed: np.ndarray | None = None
 ) -> NgramIndex:
-    """Return a copy of an index in which the words that the noisy threshold protects have a support (number of
-    individuals) below ``k``; the mask ``listed`` marks words of the public list, which get no votes."""
+    """Return a copy of an index in which every word that the noisy threshold protects has a support (number of
+    individuals who use it) below ``k``. ``listed`` marks the words of the public word list, for which nobody votes
+    (None: no list).
+    """
     words: Words = "counted" if listed is None else "private"
     key = _derive_key(run, words)
     if noise.max_words is None:
@@ -128,8 +135,10 @@ def _with_noisy_supports(
 def _count_votes(
     run: Run, index: NgramIndex, individuals: Individuals, noise: Noise, key: bytes, listed: np.ndarray | None
 ) -> np.ndarray:
-    """Return how many members vote for each word of an index, int64 (num words,), before noise. A member votes for at
-    most ``noise.max_words`` of their words, drawn by ``key``; public words (mask ``listed``) get 0."""
+    """Return how many members vote for each word of an index, int64 (num words,), before noise is added. A member votes
+    for at most ``noise.max_words`` of the words in their documents, chosen at random under ``key``. Words marked in
+    ``listed`` (a public word list) get no votes.
+    """
 
     assert noise.max_words is not None
     if noise.delta * index.num_units >= 1:
@@ -148,8 +157,9 @@ def _count_votes(
 
 
 def noise_settings(run: Run, policy: Policy) -> dict[str, Any]:
-    """Return the noise settings that a token store depends on, for its manifest, with the random key's hash; a
-    read-only run draws no key, and gives no hash without one. Empty if words are counted without noise."""
+    """Return the noise settings that a token store's protection flags depend on, for its manifest, with a hash of the
+    random key. A read-only run without a key leaves the hash out. Empty if words are counted without noise.
+    """
     told: dict[str, Any] = {}
     if policy.words != "counted":
         assert policy.public_words is not None  # the job was checked
@@ -170,8 +180,9 @@ def _noise_fields(noise: Noise) -> dict[str, Any]:
 
 
 def vocabulary_name(run: Run, words: Words) -> str:
-    """Return the name of the private vocabulary in the privacy budget's ledger, with a hash of its key, or with
-    ``words`` as long as the run has no key."""
+    """Return the name under which a private vocabulary is charged to the privacy budget: ``vocabulary-`` and a hash of
+    its random key or, before there is a key, ``words`` ("private" or "counted").
+    """
     is_keyed = (run.folder / KEY).exists()
     return f"vocabulary-{hashlib.sha256(_derive_key(run, words)).hexdigest()[:8] if is_keyed else words}"
 

@@ -46,9 +46,10 @@ def model_digest(files: Mapping[str, str]) -> str:
 
 
 def with_digests(measured: ModelEvidence, manifest: Manifest, place: str | None = None) -> ModelEvidence:
-    """Return a model's evidence with two digests filled in: ``digest``, of its files, and ``kin``, of its training
-    settings without the seed, equal for trainings that differ in the seed alone. ``manifest`` is that of the training,
-    ``place`` the model's subfolder, by default that of its epoch."""
+    """Return a model's evidence with two digests filled in from its training's ``manifest``: ``digest`` of the model's
+    files, and ``kin`` of the training's settings without the seed. ``place`` is the model's subfolder (default: the
+    evidence's epoch).
+    """
     start = f"{place or f'epoch-{measured.epoch:04d}'}/"
     files = {n.removeprefix(start): about["sha256"] for n, about in manifest.files.items() if n.startswith(start)}
     made_from = {**manifest.config, "seed": None, "inputs": manifest.inputs}
@@ -76,8 +77,9 @@ def with_earlier(run: Run, evidence: AuditEvidence) -> AuditEvidence:
 
 
 def keep_outcomes(run: Run, evidence: AuditEvidence, *, arithmetic: int | None = None) -> None:
-    """Add an audit's outcome for each risk and training to the run's ``outcomes.json``, without repeats. ``arithmetic``
-    is the version of the computations, given for an audit by an older version."""
+    """Append an audit's outcomes (one for each risk and training) to the run's ``outcomes.json``, without repeats.
+    ``arithmetic`` is the version of the computations, given for an audit by an older version of this package.
+    """
     known = _read_outcomes(run.folder)
     seen = {_comparable(row) for row in known}
     found = [replace(row, arithmetic=arithmetic or row.arithmetic) for row in outcomes_of(evidence)]

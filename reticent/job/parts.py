@@ -47,8 +47,9 @@ class Part:
         return cls(int(found[1]), int(found[2]))
 
     def groups(self, run: Run) -> frozenset[str]:
-        """Return the names of the groups of steps that this part builds: every ``total``-th of the list of all
-        trainings, then all groups of shadow models; none in part 0."""
+        """Return the names of the trainings and of the groups of shadow models that this part of a divided run builds:
+        every N-th of the list of them all, where N is the number of parts. Empty for part 0.
+        """
         found = [training.name for training in trainings_of(run.job)]
         found += dict.fromkeys(shadow.group for shadow in shadows_of(run))
         return frozenset(found[self.number - 1 :: self.total] if self.number else ())
@@ -92,8 +93,9 @@ def execute_part(run: Run, part: Part) -> dict[str, int]:
 
 
 def _train_part(run: Run, part: Part) -> dict[str, int]:
-    """Run the part's trainings and return the counts of `_build_part_steps`, in all processes of a distributed training
-    where torchrun started several; part 0 writes the gates."""
+    """Run the trainings of one part of a divided run, in all processes of a distributed training, and return how many
+    were made, were up to date, or wait for other parts. Part 0 writes the limits that measures must meet ("gates").
+    """
     world = join_world()
     world.barrier()
     run.fingerprints.trust_manifests()  # of other parts, which may be at work; those of before were read

@@ -70,8 +70,9 @@ def reach_lines(job: Job, sides: Sides | None, t: Texts = ENGLISH) -> Iterator[s
 
 
 def _num_shadow_heads(job: Job) -> int:
-    """Return the number of shadow models of all classification and tagging heads: ``num_shadows`` for each head and
-    encoder it starts from, and for the unprotected twin of each protected head."""
+    """Return the number of shadow models for all classification and tagging heads of a job: ``num_shadows`` for each
+    head and checkpoint that heads are trained on, and for the unprotected control of heads trained with protection.
+    """
     starts = [(head, head_starts(job, head, model)) for head in job.heads for model in job.model]
     heads = sum(len(found) + (head.protects and bool(found)) for head, found in starts)
     return heads * job.audit.heads.num_shadows if job.audit.heads is not None else 0
@@ -128,8 +129,9 @@ def _model_sentences(model: ModelSection, job: Job, t: Texts) -> Iterator[str]:
 
 
 def _positive_control_sentence(job: Job, sides: Sides | None, t: Texts) -> str:
-    """Return the sentence on the cheapest positive control, a model trained longer or on repeated documents, and on its
-    cost with the fewest shadow models that can show a risk within its threshold."""
+    """Return the sentence that recommends a positive control, a model that must leak: by longer training or by repeated
+    documents, whichever costs less. The sentence tells its cost, with the fewest shadow models that the attack needs.
+    """
     how, often = t("reach.longer", longer=LONGER), float(LONGER)
     if sides is not None and sides[0] >= FEWEST_REPEATED and _repetition_factor(FEWEST_REPEATED, sides) < LONGER:
         how, often = t("reach.repeated", num=FEWEST_REPEATED), _repetition_factor(FEWEST_REPEATED, sides)

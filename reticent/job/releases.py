@@ -72,8 +72,10 @@ def earlier_of(run: Run, measurement: Measurement) -> Earlier | None:
 
 
 def measure_withdrawn(run: Run, measurement: Measurement, earlier: Earlier) -> KindAttack | None:
-    """Attack members of the previous release who have withdrawn since, by the scores of both releases' models; those
-    held out in both releases are the non-members. Return the result, None if nobody has withdrawn."""
+    """Attack individuals who were members of the previous release and have withdrawn since, by the scores of both
+    releases' models on their documents. Non-members are individuals held out in both releases. Return the result; None
+    if nobody has withdrawn.
+    """
     from reticent.audit.membership.releases import withdrawn_attack
     from reticent.audit.scoring.gradients import sampled_documents
     from reticent.audit.scoring.scores import score_models

@@ -101,8 +101,8 @@ class Run:
         return VerifiedFiles(self.folder, reread=self._reread)
 
     def verify_all(self) -> None:
-        """Hash also the results that no stage of this run has read, where the run was opened with ``reread``; else do
-        nothing.
+        """Verify all results in the run folder against the SHA-256 in their manifests, if the run was opened with
+        ``reread``; else do nothing.
 
         Raises
         ------
@@ -197,8 +197,9 @@ class Run:
 
     @property
     def remaining(self) -> Any:
-        """The deduplicated documents without those reserved for the user-inference attack; canaries are planted in
-        these."""
+        """The deduplicated documents without those reserved for the user-inference attack, as a corpus. Canaries are
+        planted in these documents.
+        """
         return self._remaining_and_holdout[0] if self.job.split.user_inference_holdout else self.deduplicated
 
     @property
@@ -247,8 +248,9 @@ class Run:
 
     @property
     def canaries_left_out(self) -> dict[str, str]:
-        """The settings entry, for manifests, of a result that is computed without canaries; empty where the job inserts
-        none."""
+        """The manifest entry of a result that is computed from documents without canaries: ``{"canaries": "left
+        out"}``, or empty if the job plants none.
+        """
         return {} if self.job.canaries is None else {"canaries": "left out"}
 
     @property
@@ -406,9 +408,9 @@ class Run:
                 self.keep_job()
 
     def keep_job(self) -> None:
-        """Write this job into the run folder. The previous job stays until the first result of this one is written, so
-        a job that fails at its start leaves the previous settings. A change of documents is reported even when
-        quiet, because it replaces all results of the run.
+        """Save the job in the run folder as ``job.json``, if it differs from the job there, and report in which
+        sections it differs. It is called when the first result is written, so a job that fails before leaves the saved
+        one.
         """
 
         if self._job_kept:

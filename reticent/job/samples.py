@@ -34,8 +34,9 @@ class Samples:
         self._tokenizers: dict[str, Retokenizer] = {}
 
     def on_batch(self) -> Callable[[int, pa.RecordBatch], None]:
-        """Draw the samples and return a callback that collects their documents: for each batch of the corpus it takes
-        the number of the batch's first row, and the batch."""
+        """Draw the samples of documents for the text check, and return a callback that collects their texts. It is
+        called with each batch of the corpus and the row of its first document.
+        """
         from reticent.engine.text_sample import TextSample  # it compiles patterns of Unicode's properties
 
         run = self._run
@@ -58,8 +59,9 @@ class Samples:
         return self._sample_of(splits).read(spans, index, self._tokenizer_of(model), max_n=policy.n)
 
     def _sample_of(self, splits: tuple[str, ...]) -> TextSample:
-        """Return the sample of these splits. Without an earlier pass over the text, only the row groups and files that
-        hold sampled documents are read."""
+        """Return the sampled documents of these splits with their texts. If no earlier pass over the corpus has
+        collected them, only the files and row groups that hold sampled documents are read.
+        """
 
         if not self._taken:
             take, corpus = self.on_batch(), self._run.corpus

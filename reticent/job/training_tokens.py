@@ -53,8 +53,9 @@ class Drawn:
 
 
 def heldout_tokens(run: Run, model: ModelSection, is_heldout: np.ndarray) -> TokenStore:
-    """Return the audit's tokens of the documents of these individuals (``is_heldout``: bool by individual code), with
-    flags that tell protected from unprotected words."""
+    """Return the audit's tokens, with protection flags, of the documents of some individuals: those for whom
+    ``is_heldout``, bool by individual code, is true.
+    """
     store = open_tokens(run.folder / f"tokens/{model.name}/audit")
     return store.select(np.flatnonzero(is_heldout[store.individual]))
 
@@ -63,8 +64,9 @@ def heldout_tokens(run: Run, model: ModelSection, is_heldout: np.ndarray) -> Tok
 def training_tokens(
     run: Run, model: ModelSection, recipe: Recipe, folder: Path, num_epochs: int, *, of: Drawn | None = None
 ) -> Iterator[tuple[TokenStore, Callable[[int], TokenStore] | None]]:
-    """Yield the members' token store for a recipe (or that of other individuals, ``of``) and, if text is rewritten in
-    each epoch, a function from epoch to that epoch's store, else None. A positive control repeats documents.
+    """Context manager for the tokens that a recipe is trained on: it yields the members' token store (or that of the
+    individuals in ``of``), and a function epoch -> token store if direct identifiers are replaced by new surrogates in
+    each epoch, else None.
 
     Surrogates are drawn under a key that is a hash of the documents, the spans and the seed: the same in every run of
     the job, and a secret to all who do not have the documents anyway. In DP-SGD, where one individual must not move the
@@ -78,7 +80,9 @@ def training_tokens(
     households = (of.individuals if of else run.individuals).units if recipe.private and by_household(run.job) else None
 
     def by_units(tokens: TokenStore) -> TokenStore:
-        """Return the tokens by the units of epsilon: by household where these are kept together."""
+        """Return the token store with the privacy unit of DP-SGD as its individuals: households, if these are kept
+        together, else unchanged.
+        """
         return tokens if households is None else tokens.with_units_as_individuals(households)
 
     if recipe.context != "surrogate":
@@ -97,12 +101,14 @@ def training_tokens(
 
 
 def _surrogate_writer(run: Run, store: TokenStore, recipe: Recipe, of: Drawn | None) -> Callable[[Path, int], object]:
-    """Return a function ``(folder, epoch)`` that writes a store's documents with surrogates, drawn anew in each epoch,
-    for the direct identifiers."""
+    """Return a function (folder, epoch) that writes the documents of a store with their direct identifiers replaced by
+    surrogates, which are drawn anew for each epoch. ``of`` are the individuals whose documents they are (None: the
+    run's members).
+    """
 
     @functools.cache
     def rewritten() -> RewrittenTokens:
-        """Open the documents and the index for rewriting, once."""
+        """Return the writer of rewritten tokens, with documents and n-gram index opened at the first call."""
         assert store.path is not None
         policy = run.job.protection(recipe.name)
         return RewrittenTokens(
@@ -239,8 +245,9 @@ def verified_fingerprint(tokens: Path) -> str:
 def check_of_flags(
     run: Run, name: str, recipe: Recipe, store: TokenStore, epoch_store: Callable[[int], TokenStore] | None
 ) -> tuple[str, bool]:
-    """Return a sentence on how far a recipe's flags were checked against the text, and whether they may be used: not if
-    the check found them wrong."""
+    """Return (sentence, may be used) on the protection flags of a recipe's training tokens: how far they were checked
+    against the text, and False if the check found wrong ones.
+    """
     if not recipe.uses_flags:
         return "the recipe protects nothing by flags", True
     if epoch_store is not None:

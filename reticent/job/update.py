@@ -109,8 +109,9 @@ class Reuse:
         return (self._before.folder / "spans").exists()
 
     def spans(self) -> ReusedSpans | None:
-        """Return the spans to take over from the previous run; None, and a printed reason, where all documents are
-        searched again."""
+        """Return the spans that an update reuses from the previous run. If all documents must be searched again, print
+        the reason and return None.
+        """
         if why := self._reason_to_search_again():
             self._run.progress.say_once(f"identifiers are searched for in all documents again: {why}")
             if self._run.job.detect.cache:
@@ -147,8 +148,9 @@ def _is_whole(run: Run, artefact: Artefact) -> bool:
 def _count_update(
     before: Run, reuse: Reuse, run: Run, wanted: Sequence[str], output: Output, progress: Callable[[int], None]
 ) -> dict[str, NgramIndex]:
-    """Make the first of the ``wanted`` indexes from the previous run's (``before``) by recounting changed individuals
-    alone; return {its name: index}. The caller makes any others."""
+    """Update the first of the ``wanted`` indexes from the previous run's (``before``): only the n-grams of individuals
+    whose documents changed are counted again. Return {index name: index}; other wanted indexes are not made.
+    """
     name = wanted[0]
     update = update_index(
         open_index(before.folder / name),

@@ -51,8 +51,9 @@ def write_view_of(
     policy: Policy,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Write the token store with protection flags (view) of these splits' documents, protected by an index and a
-    policy; return its counts."""
+    """Write a token store with protection flags of the documents in these ``splits``, into ``folder``. The supports in
+    ``index`` and the ``policy`` decide which words are protected. Return the counts for its manifest.
+    """
 
     ids, gaps = (run.folder / "tokens" / model.name / name for name in ("ids", "gaps"))
     written = write_view(
@@ -82,7 +83,9 @@ def write_rewritten(
     original: Path,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Write the tokens of these splits' documents with direct identifiers replaced; return the counts.
+    """Write a token store of the documents in these ``splits``, with direct identifiers replaced in a ``style`` (by
+    surrogates or by tags), into ``folder``. Protection flags are taken from the store ``original`` of the unchanged
+    text. Return the counts for its manifest.
 
     ``original`` is the folder of the view of the same documents, whose flags are carried over, and ``supports`` the
     index that protects them.
@@ -104,8 +107,9 @@ def write_rewritten(
 
 
 def require_room(run: Run, variants: Iterable[Variant], num_bytes: int) -> None:
-    """Raise `PolicyError` if the memory limit of the job cannot hold ``num_bytes`` and the n-gram tables that protect
-    these token stores."""
+    """Raise `PolicyError` if the job's memory limit is too low for the n-gram tables that protect these token stores
+    (``variants``) and ``num_bytes`` besides.
+    """
 
     limit = run.job.memory_limit
     if limit is None:
@@ -123,7 +127,9 @@ def require_room(run: Run, variants: Iterable[Variant], num_bytes: int) -> None:
 def build_views(
     run: Run, model: ModelSection, variants: Mapping[str, Variant], samples: Samples, outputs: Outputs
 ) -> None:
-    """Write those of a model's views (token stores with protection flags) that are missing or out of date.
+    """Write those token stores with protection flags ("views") of a model that are missing or out of date. ``variants``
+    maps each store's artefact name to its splits, protection and text style, ``outputs`` those to be written to their
+    output.
 
     Parameters
     ----------
@@ -151,8 +157,9 @@ def _report_total(advance: Callable[[int], None], num_before: int, num_documents
 def _build_view(
     run: Run, model: ModelSection, variant: Variant, samples: Samples, output: Output, advance: Callable[[int], None]
 ) -> None:
-    """Write one token store with protection flags, check it against a sample of the text, and warn where protection
-    leaves few targets."""
+    """Write one token store with protection flags, check the flags against the text of sampled documents, and warn if
+    protection leaves few training targets.
+    """
     if variant.index != "index" and run.job.memory_limit is not None:
         run.invalidate("index")  # its words
     policy = variant.policy or run.policy

@@ -119,8 +119,10 @@ class Job(JobSettings):
     @model_validator(mode="before")
     @classmethod
     def _add_subject_model(cls, values: Any) -> Any:
-        """Complete a job on a model that was trained elsewhere: it becomes the job's only model section, and the
-        non-members' documents become a corpus source."""
+        """Return the job's values with a model section for the model to audit that was trained elsewhere (section
+        ``subject``), and with the documents of its non-members as a further source. Values without this section are
+        unchanged.
+        """
         if not isinstance(values, dict) or values.get("subject") is None:
             return values
         try:
@@ -184,8 +186,9 @@ class Job(JobSettings):
 
     @model_validator(mode="after")
     def _expand_epsilon_list(self) -> Job:
-        """Replace each DP-SGD recipe by one for each epsilon of the list ``train.dp.target_epsilon``, in models and
-        wherever recipes are named; a saved job's recipes of an earlier list are replaced too."""
+        """Replace each DP-SGD recipe, if ``train.dp.target_epsilon`` is a list, by one recipe for each epsilon of the
+        list, wherever the job names it. Recipes of an earlier list, in a saved job, are replaced too.
+        """
         arms: dict[str, tuple[str, ...]] = {}
         models = []
         for model in self.model:
@@ -389,8 +392,9 @@ class Job(JobSettings):
         return policy if words == "counted" else policy.model_copy(update={"words": words})
 
     def tokens(self, recipe: str) -> str:
-        """Return the name of the token store that a recipe is trained on, such as ``train`` or ``train-k5-n1-all``;
-        recipes with equal protection and text share one."""
+        """Return the name of the token store that a recipe is trained on, such as ``train``, or ``train-k5-n1-all`` if
+        the recipe has its own protection. Recipes with equal protection and text share a store.
+        """
         name, own = self.recipe(recipe).tokens, self.protection(recipe)
         if own.words != "counted":  # of single words
             return f"{name}-{own.words}" if own.k == self.protect.k else f"{name}-{own.words}-k{own.k}"
@@ -416,8 +420,8 @@ class Job(JobSettings):
         return settings.model_copy(update={"target_epsilon": epsilon})
 
     def classifying(self, model: ModelSection | None = None) -> ClassifyConfig:
-        """Return the classification settings (``[classify]``) for a model's checkpoints, with the model's device and
-        precision; without a model those of ``[train]``.
+        """Return the settings of the document classifier (``[classify]``), with window length, device and precision of
+        the ``model`` that it is trained on (None: those of ``[train]``).
 
         Raises
         ------
@@ -473,8 +477,9 @@ def load_job(path: str | Path) -> Job:
 
 
 def _without_removed_detection(values: Any) -> Any:
-    """Return the values of a saved job without detection settings of earlier versions: ``confirm`` is dropped, and the
-    detector ``context`` replaced by ``shipped``, which finds its names too. Spans are then detected again."""
+    """Return a saved job's values in which detection settings that no longer exist are replaced: ``confirm`` is
+    dropped, and the detector ``context`` becomes ``shipped``. The change makes the detected spans out of date.
+    """
     if not isinstance(values, dict) or not isinstance(detect := values.get("detect"), dict):
         return values
     detect = {name: value for name, value in detect.items() if name not in ("confirm", "context")}
@@ -489,8 +494,10 @@ def _without_removed_detection(values: Any) -> Any:
 
 
 def with_end_of_text(values: Any, is_kept: bool = False) -> Any:
-    """Return a job's values with ``train.end_of_text``, if unset, as in the job saved in the run folder, or false if an
-    earlier version saved that; unchanged without one. ``is_kept``: ``values`` are the saved job itself."""
+    """Return a job's values with ``train.end_of_text`` filled in, if it is not set and the run folder has a saved job:
+    by the value there, or by false if an earlier version saved that job. ``is_kept`` says that ``values`` are the saved
+    job.
+    """
     if not isinstance(values, dict) or not isinstance(own := values.get("train", {}), dict) or "end_of_text" in own:
         return values
     kept: bool | None = None
@@ -585,8 +592,10 @@ def kept_content(job: Job) -> bytes:
 
 
 def changed_sections(file: Path, content: bytes) -> list[str]:
-    """Return the names of the sections in which the job in ``file`` differs from ``content`` (see `kept_content`), with
-    "corpus.source" in place of "corpus" if the sources differ; empty if the file holds no readable job."""
+    """Return the names of the sections in which the job saved in ``file`` differs from a job with the bytes ``content``
+    (see `kept_content`); empty if the file holds no readable job. If the documents' sources differ, "corpus.source"
+    stands in place of "corpus".
+    """
     try:
         before = json.loads(kept_content(load_kept_job(file)))
     except (ReticentError, OSError):

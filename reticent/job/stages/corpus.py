@@ -89,8 +89,9 @@ def _copy_documents(before: Run, run: Run, folder: Path, counts: dict[str, Any])
 
 
 def _write_without_withdrawn(before: Run, run: Run, folder: Path, counts: dict[str, Any]) -> None:
-    """Write the documents of another run into ``folder``, without those of individuals on the present lists of
-    withdrawals."""
+    """Write a copy of the documents of another run on the same source (``before``) into ``folder``, without those of
+    individuals whom the job of ``run`` lists as withdrawn. ``counts`` is filled in for the manifest.
+    """
     settings = staged_job(before.job).corpus.model_copy(update={"withdrawn": run.job.corpus.withdrawn})
     withdrawals, kept = Withdrawals(settings, LeftOut.read(run.folder)), read_manifest(before.folder / NAME).counts
     source = before.given_corpus.source

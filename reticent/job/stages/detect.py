@@ -40,8 +40,9 @@ Carried = Callable[[], "ReusedSpans | None"]
 
 
 def detect_steps(run: Run, carried: Carried | None = None) -> Iterator[Step]:
-    """Yield the step that finds direct identifiers (artefact ``spans``); in an update ``carried`` returns the spans to
-    take from another run."""
+    """Yield the step that detects direct identifiers (artefact ``spans``). In an update ``carried`` is a function that
+    returns the spans to reuse from the previous run, or None to search all documents.
+    """
     spans = spans_artefact(run)
     yield Step.of(spans, partial(_build_spans, run, carried), prepare=partial(_prepare_detection, run, spans))
     run.invalidate("corpus")
@@ -92,7 +93,9 @@ def spans_artefact(run: Run) -> Artefact:
 
 
 def _build_spans(run: Run, carried: Carried | None, folder: Path, counts: dict[str, Any]) -> None:
-    """Make the detectors and write their spans into ``folder``."""
+    """Run the job's detectors and write their spans into ``folder``. In an update ``carried`` returns the spans to
+    reuse from the previous run.
+    """
     job = run.job
     detectors = make_detectors(job.detect.detectors, options_of(job), num_threads=job.num_threads, ids=job.corpus.ids)
     _find_identifiers(run, detectors, carried() if carried else None, folder, counts)
@@ -147,8 +150,8 @@ def _find_identifiers(
 
 
 def _count_other_languages(run: Run, detectors: Sequence[Detector]) -> dict[str, int]:
-    """Return the number of documents of 30 words or more, and of those in a language that the detectors do not cover.
-    The same pass over the text teaches the detectors common words.
+    """Return the number of documents of 30 words or more, and of those in a language that no detector covers. In the
+    same pass, the detectors that need the corpus's common words are given them.
 
     Raises
     ------
@@ -175,8 +178,9 @@ def _count_other_languages(run: Run, detectors: Sequence[Detector]) -> dict[str,
 
 @contextmanager
 def _replacing_spans_file(folder: Path) -> Iterator[tuple[Path, Path]]:
-    """Context manager for rewriting the spans file: yield (its present spans, under a new name; path to write the new
-    spans to). The old file is deleted at the end."""
+    """Context manager for rewriting ``spans.parquet``: the file is renamed, and (path of the renamed file, path to
+    write the new file to) is yielded. The renamed file is deleted at the end.
+    """
     given, written = folder / "united.parquet", folder / "spans.parquet"
     written.rename(given)
     yield given, written

@@ -163,7 +163,7 @@ def _iter_texts(corpus: Any, individuals: Any, splits: tuple[str, ...] | None) -
 
 
 def _is_uncased(settings: FoundationConfig) -> bool:
-    """Return whether the settings name a folder with a vocabulary of words in lower case, which its name tells."""
+    """Return whether the vocabulary in the settings is lower-case (uncased), judged by the name of its folder."""
     path = Path(settings.vocabulary or "")
     return settings.kind == "bert" and "uncased" in path.name and not path.is_file()
 

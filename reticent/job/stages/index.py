@@ -32,8 +32,10 @@ Count = Callable[["Run", Sequence[str], Output, Callable[[int], None]], "dict[st
 
 
 def index_steps(run: Run, count: Count | None = None) -> Iterator[Step]:
-    """Yield the step that counts n-grams into both indexes, of members and of members with held-out; ``count`` replaces
-    counting the documents, as for an update."""
+    """Yield the step that counts n-grams and writes both indexes: of the members, and of members and held-out
+    individuals together. ``count`` is the function that counts (default: `count_documents`); an update gives one that
+    recounts changed individuals only.
+    """
     yield Step(
         tuple(index_artefact(run, name) for name in INDEXES), partial(_build_indexes, run, count or count_documents)
     )  # fmt: skip
@@ -72,7 +74,9 @@ def _build_indexes(run: Run, count: Count, outputs: Outputs) -> None:
 def count_documents(
     run: Run, wanted: Sequence[str], output: Output, progress: Callable[[int], None]
 ) -> dict[str, NgramIndex]:
-    """Count the n-grams of the documents and return the wanted indexes by name, both from one pass."""
+    """Count the n-grams of the documents in one pass, and return index name -> index for the ``wanted`` ones: ``index``
+    (members) or ``index-joint`` (members and held-out individuals).
+    """
 
     (inner, within), (outer, splits) = INDEXES.items()
     config = index_config(run, output.folder)

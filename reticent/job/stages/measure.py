@@ -243,8 +243,10 @@ def _build_measurement(
 
 
 def _find_equal_measurement(run: Run, measurement: Measurement) -> Path | None:
-    """Return the folder of an up-to-date measurement of the same base model under an earlier model section, with equal
-    settings and inputs; None if there is none, or for a trained model."""
+    """Return the folder of an up-to-date measurement of the same base model, made for another model section of the job
+    with the same settings and inputs, so that it can be copied. None if there is none, or if the measured model is not
+    a base model.
+    """
     if measurement.training is not None:
         return None
     wanted = _measurement_artefact(run, measurement)
@@ -257,8 +259,9 @@ def _find_equal_measurement(run: Run, measurement: Measurement) -> Path | None:
 
 
 def over_source(run: Run, copied: Measurement, source: Measurement) -> dict[str, Estimate]:
-    """Return, by attack, 0.5 plus the AUC on a copy of a model (``copied``) minus the AUC on the model itself
-    (``source``), for the same individuals, with simultaneous confidence intervals."""
+    """Return attack -> 0.5 plus the difference of two AUCs on the same individuals: on a copy of a model (``copied``:
+    merged, quantised …) minus on the model itself (``source``). Confidence intervals are simultaneous over the attacks.
+    """
     from reticent.audit.stats.intervals import bootstrap_of, joint_areas
 
     (own, codes, is_member), (other, *_) = (_read_scores(run, each) for each in (copied, source))

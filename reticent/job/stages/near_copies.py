@@ -50,8 +50,9 @@ def _build_near_copies(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def near_copies_input(run: Run) -> dict[str, str]:
-    """Return the near-copies' fingerprint as an input of a measurement, by name; empty where they are not searched, or
-    so few held-out individuals have some that nobody is excluded."""
+    """Return the fingerprint of the near-copy search, as an entry {name: fingerprint} of a measurement's inputs. Empty
+    if near-copies are not searched for, or so few held-out individuals have some that none is excluded.
+    """
 
     if run.job.memory_limit is not None:
         return {}

@@ -70,8 +70,9 @@ def protect_steps(run: Run) -> Iterator[Step]:
 
 
 def text_artefacts(run: Run) -> tuple[Artefact, ...]:
-    """Return the artefacts that the single pass over the text writes: word ids, the words that spans cover, and each
-    tokenizer's token ids and gaps (covered tokens outside words)."""
+    """Return the artefacts that the single pass over the text writes: the word ids of all documents, the words inside
+    detected spans, and for each model the token ids and the tokens in spans that belong to no word ("gaps").
+    """
     corpus = run.corpus_input()
     spans = {**corpus, "spans": run.fingerprints.of("spans")}
     outputs = [
@@ -122,8 +123,9 @@ def tokenizer_digest(tokenizer: str) -> str:
 
 
 def _iter_variants(run: Run, model: ModelSection) -> Iterator[Variant]:
-    """Yield the token stores that a model needs: for training, for each recipe of another protection or text, and for
-    the audit."""
+    """Yield a description of each token store that a model needs: one for training, one for each recipe with another
+    protection or text, one for the audit, and one of lower-cased text if an attack needs it.
+    """
     yield Variant("train")
     heads = [head.section for head in run.job.heads]
     own = {run.job.tokens(recipe): recipe for recipe in (*model.recipes, *heads)}
@@ -157,8 +159,9 @@ def _variant_artefact(run: Run, model: ModelSection, variant: Variant, tokenizer
 
 
 def variant_inputs(run: Run, model: ModelSection, style: TextStyle | None) -> dict[str, str]:
-    """Return the fingerprints, by name, of the artefacts of `text_artefacts` that tokens of a text style are made from;
-    none for lower-cased text, which is tokenised anew."""
+    """Return the inputs {name: fingerprint} that the tokens of a text style are made from, some of `text_artefacts`.
+    Empty for lower-cased text, which is tokenised from the documents instead.
+    """
     ids, gaps = (f"tokens/{model.name}/{name}" for name in ("ids", "gaps"))
     names = {WORDS: WORDS, WORD_SPANS: WORD_SPANS, "ids": ids, "gaps": gaps}
     return {} if style == "lower" else {name: run.fingerprints.of(path) for name, path in names.items()}

@@ -81,8 +81,9 @@ class Shadow:
 
     @property
     def group(self) -> str:
-        """Name of the group of shadows that are trained on the same draw of individuals: they share tokens, so the same
-        part of a divided run builds them."""
+        """Name of the group of shadow models, one for each recipe, that are trained on the same random half of the
+        individuals. They share token stores, so one part of a divided run builds the whole group.
+        """
         return f"shadows/{self.model.name}/{self.number:02d}"
 
     @property
@@ -323,8 +324,10 @@ def shadow_inputs(run: Run, measurement: Measurement) -> dict[str, str]:
 def attack_with_shadows(
     run: Run, measurement: Measurement, auditor: Auditor, scores: Scored, base: Scored
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, ShadowControl]]:
-    """Run all attacks with shadow models on one checkpoint; return by attack its document scores, those on the base
-    model, and a control (the attack's AUC on the base model, number of shadows)."""
+    """Run all attacks that use shadow models on one checkpoint. Return three dicts by attack: its scores of the
+    documents, the scores of the same attack on the base model, and a control (AUC on the base model, number of shadow
+    models).
+    """
     from reticent.audit.membership.attacks import attack
     from reticent.audit.membership.shadow import (
         SHADOW_ATTACKS,

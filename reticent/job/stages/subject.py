@@ -116,7 +116,8 @@ def list_settings(run: Run) -> dict[str, Any]:
 
 
 def given_split(run: Run) -> Individuals:
-    """Return the individuals split into members and held-out by the job's list of members.
+    """Return the individuals split into members and held-out individuals, for a model that was trained elsewhere:
+    members are those whom the job's list (or column) of members names.
 
     Raises
     ------
