@@ -55,7 +55,7 @@ def sample_documents(
     """
     run = _run_detection(job, progress)
     with progress.task("sample", None, "documents"):
-        ends = _kept_text_ends(run)
+        ends = _text_ends_of_corpus(run)
         sample = draw_sample(
             run.corpus,
             run.folder / "spans",
@@ -105,7 +105,7 @@ def evaluate_sample(
     sample = annotations[0].sample
     order = np.argsort([document.row for document in sample.documents])
     rows = np.array([document.row for document in sample.documents], dtype=np.int64)[order]
-    ends = _kept_text_ends(run)
+    ends = _text_ends_of_corpus(run)
     texts = _texts_by_row(run, rows, ends)
     for annotation, file in zip(annotations, files, strict=True):
         check_texts(annotation, texts, file)
@@ -149,8 +149,9 @@ def _in_tagger_training(run: Run, rows: np.ndarray) -> np.ndarray:
 def _drop_documents(
     is_left_out: np.ndarray, rows: np.ndarray, stratum: np.ndarray, sizes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Drop documents from a stratified sample. Return rows and strata of the others, and the strata's sizes in the
-    corpus, reduced in proportion."""
+    """Drop from a stratified sample the documents for which ``is_left_out`` is true. Return corpus rows and strata of
+    the other documents, and the strata's ``sizes`` in the corpus, reduced in the same proportion.
+    """
     if is_left_out.all():
         raise CorpusError("every individual of this sample taught the tagger; draw another sample to measure it")
     drawn, left = (np.bincount(of, minlength=len(sizes)) for of in (stratum, stratum[~is_left_out]))
@@ -171,7 +172,7 @@ def _annotation_path(path: Path) -> Path:
     return path / "brat" if path.is_dir() and (path / "brat").is_dir() else path
 
 
-def _kept_text_ends(run: Run) -> np.ndarray | None:
+def _text_ends_of_corpus(run: Run) -> np.ndarray | None:
     """Return the length in characters of each document's text before its first planted canary, int64, without the
     documents set aside because a detector failed on them. None if the job plants no canaries.
     """

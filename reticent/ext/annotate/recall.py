@@ -199,8 +199,9 @@ def _overlapped(spans: list[np.ndarray], others: list[np.ndarray]) -> np.ndarray
 
 
 def _contingency_tables(first: Marks, second: Marks, names: Sequence[str], owner: np.ndarray) -> np.ndarray:
-    """Return each individual's contingency table of the two annotators' word categories (last: none), float64
-    (individuals, categories, categories)."""
+    """Return for each individual the contingency table of the word categories that two annotators give: the named
+    categories, and last "none"; float64 (individuals, categories, categories).
+    """
     kinds = len(names) + 1
     codes = [np.full(marks.num_words, kinds - 1, dtype=np.int64) for marks in (first, second)]
     for marks, code in zip((first, second), codes, strict=True):

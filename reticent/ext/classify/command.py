@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 def classify_documents(
     job: Job, folders: Sequence[Path], out: Path | None, progress: Progress
 ) -> ClassificationEvidence:
-    """Train a classifier on top of each model folder, on labelled documents outside of any run, and return its F1 on
-    held-out individuals.
+    """Train a document classifier on top of each model in ``folders``, outside of any run folder, and return its F1 on
+    held-out individuals. The result is written to ``out``, if given.
 
     Individuals are split by the job's shares and seed: a member of a run with the same shares and seed is a member
     here. So a private head on a checkpoint that a run trained promises no epsilon.
@@ -72,8 +72,8 @@ def classify_documents(
             refuse_promise(privacy, steps)
 
     def build(folder: Path | None) -> ClassificationEvidence:
-        """Train and test a classifier on every model folder, and return the results. Classifiers stay in ``folder`` if
-        the job keeps them.
+        """Train and test a classifier on top of every model, and return the results. The classifiers are saved in
+        ``folder`` if the job saves models.
         """
         rows: list[ClassifiedStart] = []
         for number, (path, store) in enumerate(_tokenise_for_models(corpus, individuals, folders, progress), 1):

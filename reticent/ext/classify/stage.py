@@ -60,7 +60,7 @@ class _Stage:
 
     @property
     def recipe(self) -> str:
-        """Return the recipe of the checkpoints that the heads start from; "base" for the base model."""
+        """Return the recipe of the checkpoints on which the heads are trained; "base" for the base model."""
         return "base" if self.training is None else self.training.recipe
 
     @property

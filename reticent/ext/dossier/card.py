@@ -115,7 +115,7 @@ def _is_private(last: ShownModel | None) -> bool:
     return last is not None and (last.evidence.guarantee or "").startswith("epsilon")
 
 
-def _spent_sentences(evidence: DossierEvidence, model: ModelUnderTest, t: Texts) -> Iterator[str]:
+def _sentences_on_spent_epsilon(evidence: DossierEvidence, model: ModelUnderTest, t: Texts) -> Iterator[str]:
     """Yield one sentence with the epsilon that a private training had spent when this checkpoint was saved; nothing if
     the audit did not compute it.
     """
@@ -174,7 +174,7 @@ def _card_lines(
         for sentence in FACTS[fact](context):
             yield Marked(f"- {sentence.replace(named, t('card.this_model'), 1)}", *marks_of(sentence))
     if is_private and shown is None:
-        yield from (f"- {sentence}" for sentence in _spent_sentences(evidence, model, t))
+        yield from (f"- {sentence}" for sentence in _sentences_on_spent_epsilon(evidence, model, t))
     if measures:
         yield t("card.figures_heading")
         for measure in measures:

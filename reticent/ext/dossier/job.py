@@ -161,8 +161,9 @@ def changed_models(evidence: DossierEvidence, measured: AuditEvidence) -> Iterat
 
 
 def _checkpoint_key(checkpoint: Path, job: Job | None) -> Tested:
-    """Return (model, recipe, epoch, training) of the path MODEL/RECIPE/epoch-0008 of a checkpoint, or of
-    MODEL/RECIPE/seed-0/epoch-0008 in the run of a job.
+    """Return (model, recipe, epoch, training) of a checkpoint, from its path MODEL/RECIPE/epoch-0008. With several
+    seeds the path is MODEL/RECIPE/seed-0/epoch-0008, and the training is the seed's position, from 1, among those of
+    the job.
     """
     model, recipe, *seed, epoch = checkpoint.parts
     training = None

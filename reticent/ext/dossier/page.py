@@ -666,8 +666,8 @@ class Test:
         return [model for model in self.applicable(context) if not self.made(context, model)]
 
     def reason_not_made(self, context: Context) -> str:
-        """Return the sentence on which setting runs the attack, or why a model trained elsewhere cannot be
-        attacked so.
+        """Return the sentence on why the attack was not run: the setting that runs it or, if the audited model was
+        trained elsewhere, the reason why this model cannot be attacked so.
         """
         t = context.words
         if self.name in NOT_ELSEWHERE and isinstance(setting(context.audit, "subject"), Mapping):

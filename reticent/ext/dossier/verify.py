@@ -71,8 +71,9 @@ def verify_dossier(
     *,
     own: Mapping[Path, Tested] = MappingProxyType({}),
 ) -> Checked:
-    """Check files, signature (against the file of allowed ``signers``, if given), pages and preregistered rules of a
-    dossier, and whether the folders ``models`` hold models that it tested.
+    """Verify a dossier: its files, signature (by a key in the file of allowed ``signers``, if given), pages and
+    preregistered rules, and whether the folders ``models`` hold models that it tested. ``own`` maps checkpoints of the
+    dossier's run to the tested model that each must be.
 
     Parameters
     ----------

@@ -99,8 +99,8 @@ class Budget:
     max_delta: float | None = None
 
     def require_room(self, asked: Sequence[Spending], num_units: int) -> None:
-        """Raise `PolicyError` if the budget's epsilon and delta (default: 1 / ``num_units``) do not allow all of these
-        future trainings together.
+        """Raise `PolicyError` if the budget's epsilon and delta (default: 1 / ``num_units``) do not allow the future
+        trainings ``asked``, all together and with those charged already.
         """
         what = "this run" if (number := len(counted_entries(asked))) == 1 else f"these {number} runs together"
         self._check(asked, self.spent(), num_units, what)
@@ -117,8 +117,8 @@ class Budget:
         about: dict[str, Any] | None = None,
         what: str = "this run",
     ) -> bool:
-        """Charge the full privacy cost of a training, ``guarantee``, to the budget before it starts; raise
-        `PolicyError` if it does not fit. Return True if no run of this name was charged before.
+        """Charge the full privacy cost (``guarantee``) of a training to the budget before it starts, under the name
+        ``run``; raise `PolicyError` if it does not fit. Return True if no cost was charged under this name before.
 
         Raises
         ------

@@ -233,8 +233,8 @@ def _weight_norms_of_uses(uses: Uses) -> torch.Tensor:
     return torch.stack(squares).sum(dim=0).clamp(min=0).sqrt()
 
 
-def _trained(layer: nn.Module) -> list[nn.Parameter]:
-    """Return the trained weights of a layer itself, without those of its children."""
+def _trained_weights(layer: nn.Module) -> list[nn.Parameter]:
+    """Return the weights and biases of a layer itself, not of its submodules, that are trained."""
     return [weight for weight in layer.parameters(recurse=False) if weight.requires_grad]
 
 
@@ -266,7 +266,7 @@ class _PerUnit:
         """Yield the modules that Opacus hooks. A module whose own trained weights all belong to its children too (tied
         weights) is replaced by these children.
         """
-        own = _trained(module)
+        own = _trained_weights(module)
         below = {id(weight) for child in module.children() for weight in child.parameters()}
         if own and all(id(weight) in below for weight in own):
             for child in module.children():
@@ -442,7 +442,7 @@ class GhostClipping(_PerUnit, GradSampleHooks):
             norms = {weight: each.flatten(1).norm(dim=1) for weight, each in whole.items()}
             uses_of: dict[nn.Parameter, list[tuple[_Use, torch.Tensor]]] = {}
             for use, back in ghosts:
-                for weight in _trained(use.module):
+                for weight in _trained_weights(use.module):
                     uses_of.setdefault(weight, []).append((use, back))
             for weight, of_weight in uses_of.items():
                 if weight in whole:
@@ -457,7 +457,7 @@ class GhostClipping(_PerUnit, GradSampleHooks):
             factor_B = factor_U[self.rows.units_B]
             for use, back in ghosts:
                 scaled = back.float() * factor_B.reshape(-1, *[1] * (back.ndim - 1))
-                for weight in _trained(use.module):
+                for weight in _trained_weights(use.module):
                     found = _gradient(weight, use.module, use.read[0], scaled)
                     sums[weight] = sums[weight] + found if weight in sums else found
             return sums

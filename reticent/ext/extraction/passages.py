@@ -104,8 +104,8 @@ def draw_passages(
 def users_of_passages(
     store: TokenStore, starts: np.ndarray, length: int, members: np.ndarray, units: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Count for each passage the units (individuals or households) with a document that contains it, apart from its
-    first and last token. Return two int arrays like ``starts``: members, and others.
+    """Count for each passage the privacy units (individuals or households) with a document that contains it; its first
+    and last token need not agree. Return two int arrays (passages,): the number among members, and among the others.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ def _compare_sides(
 
 
 def _report_progress(progress: Callable[[int], None] | None, before: int, done: int) -> None:
-    """Report ``before + done`` to a progress callback, if there is one."""
+    """Call the callback ``progress``, if there is one, with the total ``before + done``."""
     if progress:
         progress(before + done)
 
@@ -330,7 +330,9 @@ class _PassagesOfSide:
         self.outcomes: dict[tuple[str, int], np.ndarray] = {}
 
     def score(self, model: Any, special: SpecialIds, config: ExtractionConfig, progress: Any) -> None:
-        """Run a model on the passages, and store in ``outcomes`` for each measure which passages it extracts."""
+        """Run a model on the passages, and store in ``outcomes`` which of them it extracts, by each measure (greedy
+        decoding, near-verbatim, number of samples).
+        """
         log_p = np.empty(0)
         for number, k in enumerate(config.prefix_tokens):
             done = number * len(self.ids)

@@ -154,7 +154,9 @@ class _Complete:
         return torch.tensor([row.complete for row in self.rows], device=input_ids.device)
 
     def _read(self, row: _Row, ids: list[int]) -> None:
-        """Decode the new token ids of a text. Mark the text complete once they complete a verbatim match."""
+        """Decode the new token ids of a generated text. Mark the text as complete, so that generation stops, once it
+        contains a verbatim passage of training text.
+        """
         row.ids += ids
         text = self.model._decode(row.ids[row.prefix :])
         if text.endswith("\ufffd"):  # half a character
@@ -165,7 +167,7 @@ class _Complete:
 
 
 def _criteria_list(ours: Any, given: Any) -> Any:
-    """Return a list of the caller's stopping criteria followed by ours."""
+    """Return one list of stopping criteria: those of the caller (``given``), then ``ours``."""
     from transformers import StoppingCriteriaList
 
     return StoppingCriteriaList([*(given or []), ours])

@@ -458,8 +458,8 @@ def _attack_attributes(head: Head, classifier: Any, documents: LabelledTokens) -
 def _attributes_and_texts(
     run: Run, documents: LabelledTokens
 ) -> tuple[dict[str, dict[int, list[str]]], dict[int, list[tuple[str, int]]]]:
-    """Draw individuals at random; return two dicts. The first is attribute -> individual code -> the values in the
-    record, the second individual code -> list of (text, class label) of the documents.
+    """Draw individuals at random for the attribute attack, and return two dicts: attribute -> individual code -> values
+    in the individual's record, and individual code -> list of (text, class label) of the individual's documents.
     """
     config, store = _config(run), documents.store
     drawn = drawn_individuals(run.individuals, config.num_individuals, run.job.seed, None)

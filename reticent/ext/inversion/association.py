@@ -109,7 +109,7 @@ def draw_name_term_pairs(
     num_individuals = len(np.unique(words.individuals))
     low, high = (share * num_individuals for share in config.term_support)
     # Distinct (word, individual) pairs, and the number of individuals of each word.
-    plain = np.flatnonzero((words.flags == 0) & (surfaces >= 0) & _lettered(store, words, tokenizer))
+    plain = np.flatnonzero((words.flags == 0) & (surfaces >= 0) & _is_alphabetic(store, words, tokenizer))
     width = int(surfaces.max(initial=0)) + 1
     uses, first = np.unique(words.individuals[plain].astype(np.int64) * width + surfaces[plain], return_index=True)
     who, word = np.divmod(uses, width)
@@ -152,8 +152,10 @@ def draw_name_term_pairs(
     )
 
 
-def _lettered(store: TokenStore, words: Words, tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
-    """Return whether each word consists of letters and has at least `MIN_LETTERS`, bool (S,)."""
+def _is_alphabetic(store: TokenStore, words: Words, tokenizer: PreTrainedTokenizerFast) -> np.ndarray:
+    """Return whether each of the ``words`` consists of letters and has at least `MIN_LETTERS` of them, bool (num
+    words,).
+    """
     numbers, first = number_tuples(store.input_ids, words.starts, words.lengths)
     texts = _decode_spans(store, words.starts[first], words.lengths[first], core_tokenizer(tokenizer))
     return np.array([len(text) >= MIN_LETTERS and text.isalpha() for text in texts], dtype=bool)[numbers]

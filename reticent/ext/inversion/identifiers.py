@@ -93,8 +93,8 @@ def runs_of(
     table: SurfaceTable,
     categories: np.ndarray | None = None,
 ) -> Runs:
-    """Return all occurrences of direct or indirect identifiers in a token store, as token spans with category and
-    shape.
+    """Return the occurrences of direct or indirect identifiers (``kind``) in a token store: token span, individual,
+    category, spelling and shape of each. Adjacent words of one direct identifier are one occurrence.
 
     Parameters
     ----------
@@ -246,8 +246,8 @@ def _surface_base(runs: Runs) -> int:
 
 
 def _owned_surfaces(runs: Runs, owners: np.ndarray) -> np.ndarray:
-    """Return the distinct pairs (individual, surface form) of identifier occurrences as sorted integer codes;
-    ``owners`` has the individual of each.
+    """Return the distinct pairs (individual, surface form) of identifier occurrences, each pair as one integer, sorted.
+    ``owners`` has the individual of each occurrence.
     """
     return np.unique(owners * _surface_base(runs) + runs.surfaces)
 
@@ -255,8 +255,9 @@ def _owned_surfaces(runs: Runs, owners: np.ndarray) -> np.ndarray:
 def _in_window(
     store: TokenStore, windows: Windows, window_numbers: np.ndarray, runs: Runs, candidates: np.ndarray
 ) -> np.ndarray:
-    """Return whether each candidate identifier occurs in each window, bool (windows, candidates). All candidates have
-    the same number of tokens."""
+    """Return whether each of the ``candidates`` (identifier occurrences, as indices into ``runs``) also occurs in each
+    window, bool (windows, candidates). All candidates have the same number of tokens.
+    """
     length = int(runs.lengths[candidates[0]]) if len(candidates) else 1
     counts = np.maximum(windows.lengths[window_numbers] - length + 1, 0)
     row = np.repeat(np.arange(len(window_numbers)), counts)

@@ -44,7 +44,9 @@ def ladder_inputs(run: Run) -> dict[str, str]:
 
 
 def _build_questions(run: Run, left_out: np.ndarray | None) -> Questions:
-    """Build the clinical ladder's questions for a run; held-out individuals in ``left_out`` are not tested."""
+    """Build the questions of the diagnosis attack ("clinical ladder") for a run. Held-out individuals whose code is
+    true in ``left_out`` are not asked about.
+    """
     config = run.job.audit.diagnoses
     assert config is not None
     return make_questions(
@@ -86,8 +88,8 @@ def check_diagnoses(run: Run) -> None:
 
 
 def measure_ladder(run: Run, measurement: Measurement, folder: Path) -> Ladder | None:
-    """Run the clinical-ladder attack on one model and return its result (None for an endpoint); write a base model's
-    scores to ``folder``.
+    """Run the diagnosis attack ("clinical ladder") on one model, and return its result; None for a model behind a
+    server. The scores of a base model are written to ``folder``, since other models are compared with them.
     """
     from reticent.ext.ladder.measure import ladder
 
@@ -111,21 +113,25 @@ def measure_ladder(run: Run, measurement: Measurement, folder: Path) -> Ladder |
 
 
 def score_shadow(run: Run, path: Path, objective: str, individuals: Individuals, folder: Path) -> None:
-    """Write a shadow model's log-probabilities of all diagnoses to ``folder``, with who was in its training."""
+    """Write a shadow model's log-probabilities of all diagnoses, and which individuals it was trained on, to
+    ``folder``.
+    """
     scores = _model_scores(run, path, objective, "a shadow", ends=False)
     is_in = individuals.mask(MEMBERS)[_cached_questions(run).codes]
     np.savez(folder / SCORES, is_in=is_in, **scores)  # type: ignore[arg-type]
 
 
 def _cached_questions(run: Run) -> Questions:
-    """Return a run's ladder questions, built once, without held-out individuals who have near-copies of members'
-    documents.
+    """Return the questions of the diagnosis attack ("clinical ladder") for a run, built at the first call. Held-out
+    individuals who have near-copies of members' documents are left out.
     """
     return run.memoize("questions of the ladder", b"", lambda: _build_questions(run, copied_individuals(run)))
 
 
 def _model_scores(run: Run, path: Path, objective: str, name: str, *, ends: bool = True) -> dict[str, np.ndarray]:
-    """Load a model and return its `score_ladder` results for the run's questions."""
+    """Load a model and return its scores on the run's questions on diagnoses, name -> array (see `score_ladder`).
+    ``name`` is shown while it runs.
+    """
     from reticent.ext.ladder.measure import score_ladder
     from reticent.trainer.models import load_model, load_tokenizer, special_ids
 
@@ -140,14 +146,14 @@ def _model_scores(run: Run, path: Path, objective: str, name: str, *, ends: bool
 
 
 def _read_scores(folder: Path) -> dict[str, np.ndarray]:
-    """Return name -> array of the ladder scores stored in a folder."""
+    """Return name -> array of a model's scores in the diagnosis attack, from the file in a folder."""
     with np.load(folder / SCORES) as kept:
         return {name: kept[name] for name in kept}
 
 
 def _mean_out_scores(shadows: Iterator[dict[str, np.ndarray]]) -> np.ndarray | None:
-    """Return each individual's scores averaged over the shadow models not trained on them, float64 (N, R, D); None
-    without shadows.
+    """Return the mean scores of each individual over the shadow models that were not trained on that individual,
+    float64 (individuals, rungs, diagnoses); None without shadow models.
     """
     total: Any = 0.0
     num: Any = 0.0

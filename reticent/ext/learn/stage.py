@@ -91,7 +91,7 @@ def learned_steps(run: Run) -> Iterator[Step]:
     if config.teacher or config.certain:
         names, options = _teacher_detectors(run, config)
         settings: dict[str, Any] = {"teacher": config.teacher, "documents": config.documents, "seed": run.job.seed}
-        settings["teacher_options"] = _without_files(options)
+        settings["teacher_options"] = _without_file_options(options)
         if packages := option_packages({name: options.get(name, {}) for name in names}):
             settings["packages"] = packages
         files = {name: fingerprint(path) for name, path in option_files(options)}
@@ -106,12 +106,12 @@ def learned_steps(run: Run) -> Iterator[Step]:
     if not run.fingerprints.looking or (run.folder / KEY).exists():
         settings["key"] = key_id(_feature_key(run))
     options = {name: run.job.detect.of(name) for name in _other_detectors(run)}
-    settings["options"] = _without_files(options)
+    settings["options"] = _without_file_options(options)
     corpus |= {name: fingerprint(path) for name, path in option_files(options)}
     yield Step.of(Artefact(LEARNED, LEARNED, settings, corpus), partial(_learn, run, config))
 
 
-def _without_files(options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def _without_file_options(options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return the options of each detector (detector name -> option -> value) without the options that name a file.
     Manifests record the content of such a file, not its path.
     """

@@ -150,8 +150,9 @@ def probe_target(
     prefix: str = "",
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Answers:
-    """Probe a model with the prompts for one type of personal item at one level: score the true item and a null item
-    (another subject's) after each prompt, and match generated text with the true items.
+    """Probe a model for one type of personal item (phone, address …): score the individual's true item and another
+    individual's item ("null") after each prompt, and match generated text with the true items. ``soft`` is a soft
+    prompt put before every prompt.
 
     Parameters
     ----------

@@ -196,8 +196,9 @@ def make_prompts(
     strict: bool = False,
     beginnings: Beginnings | None = None,
 ) -> Prompts:
-    """Build the prompts that ask for one target type at one level (how many other items they tell), with the true item
-    of each subject and a null item, that of a random other subject.
+    """Build the prompts that ask for one type of personal item, ``target``, at one ``level`` (how many other items a
+    prompt gives). With them go the true item of each subject and, for comparison, that of a random other subject
+    ("null").
 
     Raises
     ------
@@ -234,8 +235,8 @@ def make_prompts(
 def usable_templates(
     subjects: Subjects, target: str, level: str, templates: Sequence[Template], config: ProbeConfig, strict: bool
 ) -> tuple[list[Template], list[str]]:
-    """Return the templates that ask for a target type at a level (how many other items they tell), and the item types
-    that may fill their fields {pii_1} and {pii_2}, in this order.
+    """Return the templates that ask for an item type, ``target``, at a ``level`` (how many other items a prompt gives),
+    and the item types with which their fields {pii_1} and {pii_2} are filled, in this order.
     """
     subjects.require(target)
     unasked = ("name", "relationship", *NAME_PARTS, target)

@@ -183,8 +183,9 @@ def _target_states(
     target_RL: torch.Tensor,
     soft: torch.Tensor | None,
 ) -> tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]:
-    """Return the hidden states that predict the targets' tokens, (R, L, D), and the function that turns them into
-    logits.
+    """Return the last hidden states from which the tokens of each target are predicted, (R, L, D), and the function
+    that turns them into logits. ``of_prompt_R`` has for each target the row of its prompt, and ``soft`` is a soft
+    prompt put before all prompts.
     """
     head = lm_head(model)
 

@@ -101,8 +101,9 @@ def probe_myself(
     config: ProbeConfig,
     base: PreTrainedModel | None = None,
 ) -> list[Finding]:
-    """Probe a model for one individual's personal items (phone, address …) after prompts with the name; return a
-    finding for each item type except the name.
+    """Probe a model for one individual's personal ``items`` (item type -> item), by prompts with the name. Return a
+    finding for each item type except the name: how the true item ranks among those of ``others`` or, without them,
+    among random ones of the same format.
 
     Parameters
     ----------
@@ -174,8 +175,8 @@ def _probe_item(
     model: Any, tokenizer: Any, objective: str, me: Subjects, target: str, given: list[str], rivals: list[_Rival],
     config: ProbeConfig,
 ) -> Finding | None:  # fmt: skip
-    """Probe a model for one type of an individual's items, ranked among the rivals'; None if no prompt can be made or
-    scored.
+    """Probe a model for one individual's item of type ``target``, and rank it among the items of the rivals; prompts
+    give some of the other item types in ``given``. None if no prompt can be made or scored.
     """
     beside = [name for name in given if name != target]
     templates = [

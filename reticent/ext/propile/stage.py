@@ -170,12 +170,12 @@ def run_probes(run: Run) -> ProbeEvidence:
         """Run the probes on the subjects of one side of the split: the members or the held-out individuals."""
         with run.progress.task(f"probe {side}", None, "rows") as advance:
 
-            def told(what: str, done: int, total: int) -> None:
-                """Update the progress bar: ``done`` of ``total`` of the work ``what``."""
+            def report(what: str, done: int, total: int) -> None:
+                """Update the progress bar of the work named ``what``: ``done`` of ``total`` is finished."""
                 advance(done, total, what)
 
             evidence, _, _ = probe_models(
-                models, on_side[side], config, templates=templates, study=study, beginnings=beginnings, progress=told
+                models, on_side[side], config, templates=templates, study=study, beginnings=beginnings, progress=report
             )
         return evidence
 

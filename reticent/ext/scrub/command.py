@@ -87,7 +87,7 @@ def scrub_documents(
         raise PolicyError(f"{out}: holds the documents that are to be scrubbed; choose another --out")
     # A column that the search does not read and the copy does: one that is missing must not show after hours.
     next(run.whole_corpus.batches(columns=("doc_id", "label", "household_id")), None)
-    if (kept := _kept_key(out, key, overwrite=overwrite, renew_key=renew_key)) is not None:
+    if (kept := _earlier_key(out, key, overwrite=overwrite, renew_key=renew_key)) is not None:
         key, keep_key = kept, True
     if in_run_folder:
         execute(run, "detect", alone=True)
@@ -164,7 +164,7 @@ def _settings_of_names(config: ScrubConfig) -> dict[str, Any]:
     return {"source": source, "language": names.language, "digest": names.digest()}
 
 
-def _kept_key(out: Path, key: bytes | None, *, overwrite: bool, renew_key: bool) -> bytes | None:
+def _earlier_key(out: Path, key: bytes | None, *, overwrite: bool, renew_key: bool) -> bytes | None:
     """Return the secret key of an earlier scrub in the folder ``out``, so that pseudonyms stay the same; None without
     one. Raise `PolicyError` if the new scrub, with its own ``key``, would overwrite the earlier result or key unasked.
     """

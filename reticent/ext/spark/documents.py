@@ -120,8 +120,8 @@ class SparkDocuments:
 
 
 def _sides_of_units(units: pa.Array, split: SplitConfig) -> np.ndarray:
-    """Return the side of the split of each privacy unit, int8, as an index into `SPLITS` (members, heldout, reference);
-    equal to that of `split_individuals`.
+    """Return for each id of a privacy unit its side of the split, int8 index into `SPLITS` (members, heldout,
+    reference). The side is drawn by a hash of the id, as `split_individuals` draws it on one machine.
     """
     uniform = _rust.hash_units(units, seed=split.seed).astype(np.float64) / 2.0**64
     sides = np.where(uniform < split.heldout, 1, np.where(uniform < split.heldout + split.reference, 2, 0))
@@ -560,8 +560,9 @@ _IDS: Final = pa.schema(
 
 
 def _ids_of_partition(cut: _Cut, number: int, data: bytes) -> pa.Table | None:
-    """Return a table of the ids of a partition's documents, with the ids of individual and unit (household or
-    individual) also in normalised spelling for comparison. None if the partition is empty.
+    """Return a table of the document, individual and unit (household or individual) ids in a partition. Individual and
+    unit ids are given twice, as they are and in normalised spelling, to find variants of one id. None if the partition
+    is empty.
     """
     if not data:
         return None

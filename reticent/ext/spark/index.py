@@ -251,8 +251,8 @@ _ROWS: Final = (
 
 
 def _local_ngrams(number: int, data: bytes) -> pa.Table:
-    """Return a table of the n-grams of the length counted last in a partition, with their support there (number of
-    units that use them) and an id: partition number << 32 | row.
+    """Return a table of the longest n-grams counted so far in a partition, with their support in it (number of privacy
+    units that use them) and an id that is unique over partitions: partition number << 32 | row.
     """
     rows = pa.record_batch(_rust.Part.from_bytes(data).rows())
     ids = np.arange(rows.num_rows, dtype=np.int64) | number << 32
@@ -275,8 +275,8 @@ def _merge_partitions(rows: DataFrame) -> DataFrame:
 
 
 def _global_supports(rows: DataFrame, least_support: int, num_parts: int) -> RDD:
-    """Return for each partition the ids and supports, over all partitions, of those of its n-grams that at least
-    ``least_support`` units use.
+    """Return an RDD with, for each partition, the ids and global supports of its n-grams (support: number of privacy
+    units of all partitions that use the n-gram). Those of less than ``least_support`` are left out.
     """
     kept_ones = _merge_partitions(rows).filter(f"support >= {least_support}").drop("occurrences").hint("shuffle_hash")
     return repartition_by_part(rows.select("part", *_ngram_key(rows)).join(kept_ones, _ngram_key(rows)), num_parts)

@@ -96,8 +96,8 @@ def refuse_job(job: Job) -> None:
 def run_on_spark(
     job: Job, stage: Stage, out: Path, how: OnSpark, *, tokenizer: Path | None = None, progress: Progress
 ) -> dict[str, Any]:
-    """Run one stage (index, detect, protect or tokens) of a job on Spark, write its result to ``out``, and return its
-    counts.
+    """Run one stage (index, detect, protect or tokens) of a job on Spark, write its result to the folder ``out``, and
+    return the counts for its manifest. ``how`` has the settings of the Spark session.
 
     ``index``: the folders ``index`` and ``split`` of ``out``. ``detect``: ``spans.parquet``. ``protect``:
     ``flags.parquet``. ``tokens``: a store of protected tokens of all documents.

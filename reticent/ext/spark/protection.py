@@ -87,8 +87,8 @@ class Protection:
     size: tuple[int, int] | None
 
     def flagged(self, data: bytes, index: bytes, spans: bytes, listed: bytes) -> FlaggedWords:
-        """Return a partition's words with flags on those to protect. All arguments are serialised; ``listed`` has the
-        normalised words that are protected wherever they occur.
+        """Return a partition's words with flags on those to protect. Its documents (``data``), n-gram index, spans and
+        ``listed``, the normalised words that are protected wherever they occur, are given as serialised tables.
         """
         table = decoded(data)
         flagged = FlaggedWords(
@@ -106,8 +106,8 @@ class Protection:
         return flagged
 
     def surfaces(self, table: pa.Table) -> pa.Array:
-        """Return the distinct normalised words of a partition's documents, without documents on sides of the split
-        (members, heldout, reference) that are not to be flagged.
+        """Return the distinct words, normalised, of the documents in a partition. Documents on a side of the split
+        (members, heldout, reference) that is not to be flagged are left out.
         """
         if self.splits is not None:
             sides = [SPLITS.index(split) for split in self.splits]

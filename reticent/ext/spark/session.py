@@ -215,5 +215,5 @@ def _event_log_warnings(settings: Any, is_frame: bool) -> list[str]:
 
 
 def _shown(address: str) -> str:
-    """Return a URL without its user part, which may hold a key."""
+    """Return a URL without the part before "@", which may hold a password or key."""
     return re.sub(r"(?<=://)[^/@]*@", "", address)

@@ -115,7 +115,9 @@ def detect(
 def _require_records(
     documents: SparkDocuments, how: _Detectors, table: str, warn: Callable[[str], None] | None
 ) -> None:
-    """Raise `CorpusError` if no individual of the documents is in the table of records; warn if some are not."""
+    """Raise `CorpusError` if none of the documents' individuals is in the table of records, the file ``table``. Warn if
+    some are not.
+    """
     with errors_of_tasks():
         num, num_without = map_elements(documents.parts, partial(how.without_record, table)).reduce(_add_pairs)
     if num_without == num:

@@ -137,8 +137,9 @@ def repartition_by_part(rows: DataFrame, num_parts: int) -> RDD:
 
 
 def blobs_of(rows: DataFrame, gather: Callable[[pa.Table], bytes] = encoded) -> RDD:
-    """Return an RDD with one element for each partition of a data frame: the partition's rows, turned into bytes by
-    ``gather``."""
+    """Return an RDD with one element for each partition of a data frame: the function ``gather`` applied to the
+    partition's rows as an Arrow table, by default their serialisation.
+    """
     # Spark plans as it goes: what comes before the last shuffle is done here.
     # Of a data frame that turns out to have no row all partitions stay: without, it has fewer than it was cut into.
     name, rule = "spark.sql.adaptive.optimizer.excludedRules", "AQEPropagateEmptyRelation"

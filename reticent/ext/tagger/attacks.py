@@ -180,8 +180,8 @@ def blind_scores(features: np.ndarray, *, folds: int = 5, seed: int = 0) -> np.n
 def mean_estimate(
     values: np.ndarray, *, low: float = 0.0, high: float = 1.0, num_bootstrap: int = 1000, seed: int = 0, unit: str
 ) -> Estimate:
-    """Return the mean of one value for each pair of names, with a bootstrap interval; no value can lie outside ``low``
-    and ``high``, and ``unit`` is what the result calls the pairs.
+    """Return the mean of one value for each pair of names, with a bootstrap interval over pairs. ``low`` and ``high``
+    are the least and greatest possible value, and ``unit`` is the name of what is counted, for the report.
 
     Equal values have no spread to resample; their interval is that of Clopper-Pearson.
     """

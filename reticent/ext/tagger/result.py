@@ -206,7 +206,9 @@ class _Evaluator:
     def choose_and_verify(
         self, scores: np.ndarray, blind: np.ndarray, is_dev: np.ndarray, dev: TaggerSide
     ) -> TaggerChoices:
-        """Choose strategy, ranking and threshold on the development pairs; return their results on the test pairs."""
+        """Choose the attack strategy, the ranking and its threshold that are best on the development pairs, and return
+        their results on the test pairs (not ``is_dev``).
+        """
         test = ~is_dev
         pairwise = max(PAIRWISE, key=lambda name: _value_and_ends(dev.pairwise[name].accuracy)[0])
         rankings = {"mean": scores.mean(axis=0), "maximum": scores.max(axis=0)}

@@ -119,8 +119,8 @@ class _Run:
     def score(
         self, texts: pa.Array, starts: np.ndarray, ends: np.ndarray, prompt: np.ndarray, batch_tokens: int
     ) -> np.ndarray:
-        """Return the mean probability of a person label on the name's tokens in each text, float64 (B,); NaN without a
-        token, +inf if logits are NaN.
+        """Return for each text the mean probability of a person label on the tokens of its name, at characters
+        ``starts`` to ``ends``; float64 (B,). NaN if the name has no token, +inf if the logits are NaN.
         """
         spelled = texts.to_pylist()
         encoded = self.tokenizer(

@@ -299,8 +299,8 @@ def build_attack_set(
     seed: int = 0,
     unit: str = "pairs of names",
 ) -> AttackSet:
-    """Pair each name in the training data with a similar (or random) name absent from it; half of the pairs are for
-    development.
+    """Pair each name in the training data with a name absent from it, similar in length and frequency or (``match``
+    false) random. Half of the pairs are for development, the others for the test.
 
     Parameters
     ----------

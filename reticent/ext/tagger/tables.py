@@ -256,7 +256,9 @@ def _format_integer(value: float) -> str:
 
 
 def _prompt_table(number: str, model: str, prompts: Sequence[str], scores: np.ndarray) -> Table:
-    """Return the published table of accuracy, hits and misses of a model for each prompt."""
+    """Return table ``number`` of the published thesis for a model: accuracy, hits and misses of each prompt, from the
+    scores (prompts, 2, pairs).
+    """
     num_pairs = scores.shape[-1]
     rows = []
     for prompt, accuracy in zip(prompts, accuracies(scores), strict=True):
@@ -283,7 +285,9 @@ def _advantage_table(models: Mapping[str, np.ndarray]) -> Table:
 def _strategy_table(
     number: str, models: Mapping[str, np.ndarray], strategies: Mapping[str, Any], side: str, seed: int
 ) -> Table:
-    """Return the published table of pair-wise accuracy for each strategy and model."""
+    """Return table ``number`` of the published thesis: accuracy of each attack strategy on pairs of names, for each
+    model (name -> its scores) on one ``side`` (development or test).
+    """
     rows = [
         (name, *(_format_decimals(attack(scores, strict=True).mean()) for scores in models.values()))
         for name, attack in strategies.items()
@@ -295,7 +299,9 @@ def _strategy_table(
 
 
 def _ranking_table(number: str, model: str, prompts: Sequence[str], scores: np.ndarray, *, ranks: bool) -> Table:
-    """Return the published table of average precision (and expected rank, if ``ranks``) of a model for each prompt."""
+    """Return table ``number`` of the published thesis for a model: average precision of each prompt and, if ``ranks``,
+    the expected rank of a member.
+    """
     n = scores.shape[-1]
     rows = [
         (
@@ -310,8 +316,8 @@ def _ranking_table(number: str, model: str, prompts: Sequence[str], scores: np.n
 
 
 def _list_table(number: str, models: Mapping[str, np.ndarray], side: str, *, ranks: bool) -> Table:
-    """Return the published table of average precision (and expected rank, if ``ranks``) over all prompts for each
-    model.
+    """Return table ``number`` of the published thesis: average precision over all prompts (and expected rank of a
+    member, if ``ranks``) of each model (name -> its scores) on one ``side`` (development or test).
     """
     rows = []
     for name, scores in models.items():

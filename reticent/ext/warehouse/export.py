@@ -177,7 +177,7 @@ def _documents(run: Run) -> ResultTable:
     ids = run.corpus.scan().select(["doc_id"])
 
     def rows() -> Rows:
-        """Yield (the document number of each row, record batch of ids)."""
+        """Yield (row numbers in the corpus, record batch of document ids), in the corpus's order."""
         first = 0
         for batch in ids.to_batches():
             yield np.arange(first, first + batch.num_rows), batch

@@ -147,7 +147,9 @@ class Postgres:
             raise CorpusError(str(error).replace(self.name, f"{self.name} {table or ''}".rstrip(), 1)) from None
 
     def _distinct_individuals(self, held: Connection, selection: Selection) -> pa.Array:
-        """Return the distinct individual ids of a selection, without blank ones."""
+        """Return the distinct individual ids that an SQL selection gives, as text, without null and blank ones.
+        ``held`` is the connection that sees the snapshot.
+        """
         name = self._settings.individual_id
         (column,) = selection.describe_columns(held, [name], self.name)
         expression = self._as_text(column, selection.expression(name))
@@ -225,7 +227,9 @@ class Postgres:
         return self._held
 
     def _find_relation(self, held: Connection) -> tuple[str | None, int | None]:
-        """Return the table's SQL name (None for a query) and its number of blocks (None for a view or a query)."""
+        """Return the SQL name of the table that the job reads, and its number of disk blocks, by which it can be read
+        in parts. The name is None for a query, the number None for a query or a view.
+        """
         preset = self._settings.preset
         table = self._settings.table or (PRESETS[preset].notes if preset else None)
         if table is None:
@@ -300,7 +304,7 @@ class Postgres:
         whole number.
         """
         for name in batch.schema.names:
-            if self._is_id(name) and _kind(described[name]) == "numeric":
+            if self._is_id(name) and _type_name(described[name]) == "numeric":
                 found = pc.match_substring_regex(batch.column(name), "^-?[0-9]+$")
                 if not pc.all(found).as_py():
                     raise CorpusError(f"{self.name} column {name}: expected whole numbers, got some that are none")
@@ -314,7 +318,7 @@ class Postgres:
         is_time = pa.types.is_timestamp(field.type) and field.type.tz is not None
         if field.name in (names.spans, names.mentions) or (is_time and not self._is_id(field.name)):
             return expression  # of a time with a zone whoever checks the rows says the day
-        text, kind = f"({expression})::text", _kind(field)
+        text, kind = f"({expression})::text", _type_name(field)
         if self._is_id(field.name):
             whole = pa.types.is_integer(field.type) and kind != "money"  # which is sent as cents
             plain = pa.types.is_string(field.type) or field.type == pa.uuid() or kind == "numeric"
@@ -336,7 +340,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or isinstance(kind, pa.BaseExtensionType)
 
 
-def _kind(field: pa.Field) -> str:
+def _type_name(field: pa.Field) -> str:
     """Return the PostgreSQL type name of a column."""
     known = getattr(field.type, "type_name", None) or str(field.type)  # of a driver that names no other
     return (field.metadata or {}).get(b"POSTGRESQL:type", known.encode()).decode()

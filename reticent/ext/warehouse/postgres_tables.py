@@ -153,7 +153,9 @@ class _Transaction:
             raise failure(self._where, error, CANNOT) from None
 
     def _ingest(self, result: ResultTable, name: str, mode: str = "create", **more: Any) -> int:
-        """Create a table from a result, or append to one; return the number of rows."""
+        """Create the table ``name`` from a result or, with the ``mode`` "append", add rows to it. Return the number of
+        rows written.
+        """
         own: list[Exception] = []
         count = 0
 

@@ -63,8 +63,8 @@ def token_table(name: str, store: TokenStore, corpus: Corpus) -> ResultTable:
     """
 
     def rows() -> Rows:
-        """Yield (the document number of each row, record batch) in document order."""
-        numbers = _numbers(store.doc_ids, corpus)
+        """Yield (row numbers in the corpus, record batch with one row for each document), in the corpus's order."""
+        numbers = _rows_of_documents(store.doc_ids, corpus)
         if (numbers < 0).any():
             raise ArtifactError(f"{store.path}: has a document that is none of the run's; run protect again")
         owners = corpus.scan().column("individual_id").combine_chunks()
@@ -86,11 +86,11 @@ def span_table(name: str, folder: Path, corpus: Corpus) -> ResultTable:
     """Return the detected identifier spans of a corpus as a table with one row for each span."""
 
     def rows() -> Rows:
-        """Yield (the document number of each row, record batch) in document order."""
+        """Yield (document number of each row, record batch with one row for each span), in the corpus's order."""
         owners = corpus.scan().column("individual_id").combine_chunks()
         with pq.ParquetFile(folder / "spans.parquet") as file:
             for batch in file.iter_batches(1 << 16, columns=["doc_id", *SPAN_ROWS.names[2:]], use_threads=False):
-                numbers = _numbers(batch.column("doc_id"), corpus)
+                numbers = _rows_of_documents(batch.column("doc_id"), corpus)
                 if (numbers < 0).any():  # of documents in quarantine
                     batch, numbers = batch.filter(pa.array(numbers >= 0)), numbers[numbers >= 0]
                 if len(numbers):
@@ -101,8 +101,8 @@ def span_table(name: str, folder: Path, corpus: Corpus) -> ResultTable:
     return ResultTable(name, SPAN_ROWS, rows)
 
 
-def _numbers(doc_ids: pa.Array, corpus: Corpus) -> np.ndarray:
-    """Return the row in the corpus of each document id, int64; -1 if it is not there."""
+def _rows_of_documents(doc_ids: pa.Array, corpus: Corpus) -> np.ndarray:
+    """Return the row in the corpus of each document id, int64; -1 if the corpus does not have it."""
     known = pl.DataFrame({"doc_id": pl.Series(corpus.scan().column("doc_id"))}).with_row_index("number")
     wanted = pl.DataFrame({"doc_id": pl.Series(doc_ids)}, schema={"doc_id": pl.String})
     found = wanted.join(known, on="doc_id", how="left", maintain_order="left")["number"]
