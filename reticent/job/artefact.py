@@ -157,8 +157,9 @@ class Measurement:
 
     @property
     def name(self) -> str:
-        """Path of the measurement's artefact in the run folder: ``measures/MODEL/RECIPE/epoch-NNNN`` (or
-        ``seed-N-epoch-…``)."""
+        """Path in the run folder of the artefact with the measurement: ``measures/MODEL/RECIPE/epoch-NNNN``, or with
+        several seeds ``…/seed-N-epoch-NNNN``.
+        """
         seed = "" if self.seed is None else f"seed-{self.seed}-"
         return f"measures/{self.model.name}/{self.recipe}/{seed}epoch-{self.epoch:04d}"
 
@@ -188,8 +189,9 @@ def trainings_by_recipe(job: Job, model: ModelSection) -> list[Training]:
 
 
 def head_starts(job: Job, head: HeadConfig, model: ModelSection) -> list[Training | None]:
-    """Return the encoders of a model section from which a classification or tagging head is trained, as
-    ``head.from_recipes`` selects them: first None for the base model, then trainings by recipe and seed."""
+    """Return the trainings of a model section on whose checkpoints a classification or tagging head is trained, as the
+    head's settings select them. None, which comes first, stands for the base model.
+    """
     found: list[Training | None] = [None, *trainings_by_recipe(job, model)]
     wanted = head.from_recipes or ("base", *model.recipes)
     return [start for start in found if (start.recipe if start else "base") in wanted]

@@ -122,8 +122,9 @@ def named_groups(run: Run) -> dict[str, np.ndarray]:
 
 
 def audited_tokens(run: Run, model: str, name: str) -> TokenStore:
-    """Open the token store ``tokens/MODEL/NAME`` for the audit, without canaries. For a positive control (trained on
-    repeated documents) only documents of the repeated members and an equal share of non-members."""
+    """Return the token store ``tokens/MODEL/NAME`` for the audit, without canaries. For a positive control (a model
+    trained on repeated documents of some members) it has only their documents and an equal share of non-members'.
+    """
     store = open_tokens(run.folder / f"tokens/{model}/{name}")
     asked = _sampled_rows(run, model, store)
     if run.job.canaries is not None and name != OWN_TOKENS[USER_INFERENCE]:
@@ -155,8 +156,8 @@ def earlier_epochs(run: Run, measurement: Measurement) -> tuple[int, ...]:
 
 
 def read_categories(run: Run, splits: tuple[str, ...]) -> WordCategories:
-    """Return for each word of the documents in these splits the category of direct identifier that it belongs to, or
-    none; in the word order of their token store.
+    """Return for each word of the documents in these splits the category of direct identifier (name, date …) in whose
+    detected span it is, or none. Words are in the order of the splits' token store.
 
     A word in spans of several categories has the one whose name comes first. Cost: two passes over the text.
     """

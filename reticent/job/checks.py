@@ -343,8 +343,9 @@ def _check_private(run: Run) -> None:
 
 
 def _refuse_unused_clipping(settings: TrainConfig, table: str) -> None:
-    """Raise `PolicyError` if training settings that only DP-SGD recipes use change ``max_grad_norm``, which has no
-    effect there; ``table`` names them in the message."""
+    """Raise `PolicyError` if ``max_grad_norm`` is set in training settings that only DP-SGD recipes use: these clip by
+    another setting, so it has no effect. ``table`` is the settings' section, for the message.
+    """
     if settings.max_grad_norm != TrainConfig.model_fields["max_grad_norm"].default:
         raise PolicyError(
             f"{table}.max_grad_norm: every recipe is DP-SGD, which clips the gradient of each unit to "

@@ -27,8 +27,8 @@ from reticent.trainer.recipes import Recipe
 def training_dependencies(
     run: Run, training: Training, tokens: str | None = None
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the settings and the input fingerprints that a training depends on, for its manifest; ``tokens`` names
-    another token store than the members'.
+    """Return the settings and the input fingerprints that a training depends on, for its manifest. ``tokens`` is the
+    token store that it reads (None: that of the members for this model and recipe).
 
     The seed is that of the training alone: it decides the order of the windows, the masks and the new weights of the
     model. Split, index and protection follow the job's seed, so trainings with several seeds have the same members. A

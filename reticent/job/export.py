@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 
 def tokens_of(run: Run) -> dict[str, str]:
-    """Return, by name of its export (``tokens-MODEL``), the path in the run folder of each model's token store of
-    members, from which models are trained."""
+    """Return export name -> path in the run folder, for each model's token store of the members: ``tokens-MODEL`` ->
+    ``tokens/MODEL/train``.
+    """
     return {f"tokens-{model.name}": f"tokens/{model.name}/train" for model in run.job.model}
 
 

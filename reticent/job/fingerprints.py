@@ -74,7 +74,9 @@ class Fingerprints:
         return self._known[path]
 
     def require_unchanged(self, inputs: Collection[str]) -> None:
-        """Raise `ArtifactError` where another process has replaced a result whose fingerprint is among ``inputs``."""
+        """Raise `ArtifactError` if another process has replaced a result since this run read it. Only results whose
+        fingerprint is among ``inputs`` are checked.
+        """
 
         for path, digest in list(self._known.items()):  # other views may be at work
             is_ours = digest in inputs and self.folder in path.parents and (path / MANIFEST).exists()

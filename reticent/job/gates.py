@@ -87,7 +87,9 @@ def judge_again(run: Run) -> None:
         build_step(run, gate_step(run))
 
     def build(folder: Path, counts: dict[str, Any]) -> None:
-        """Write ``audit.json`` with the new verdict into ``folder``."""
+        """Write the audit's evidence (``audit.json``) into ``folder``, with its measures unchanged and the verdict made
+        anew.
+        """
         evidence = run.evidence
         settings = {name: value for name, value in evidence.settings.items() if name not in ("gate", "verdict")}
         settings |= {own: gates[name] for name, own in (("gates", "gate"), ("verdict", "verdict")) if name in gates}

@@ -61,8 +61,10 @@ def build_step(run: Run, step: Step) -> None:
 
 @contextmanager
 def _open_output(run: Run, artefact: Artefact, resume: bool | None) -> Iterator[Output]:
-    """Open an artefact for writing, and at its end check that its inputs are unchanged and record its duration and peak
-    memory; ``resume`` says whether to continue an interrupted build (None: it cannot)."""
+    """Context manager for building an artefact: it yields folder and counts to write to. At the end it checks that the
+    inputs have not changed, and records duration and peak memory. ``resume`` says whether to continue an interrupted
+    build (None: impossible).
+    """
     started = time.perf_counter()
     counts: dict[str, Any] = {}
     path, about = run.folder / artefact.name, {"config": artefact.settings, "inputs": artefact.inputs}
@@ -84,7 +86,9 @@ def _open_output(run: Run, artefact: Artefact, resume: bool | None) -> Iterator[
 
 @contextmanager
 def _open_output_as_helper(run: Run, artefact: Artefact) -> Iterator[Output]:
-    """Yield the output for a helping process of a distributed training; the main process opens and finishes it."""
+    """Context manager for a process that helps in a distributed training: it yields the folder of the artefact that the
+    main process has opened. The main process finishes the artefact.
+    """
     yield Output(unfinished_path(run.folder / artefact.name, artefact.kind, artefact.settings, artefact.inputs), {})
 
 

@@ -57,7 +57,9 @@ def with_digests(measured: ModelEvidence, manifest: Manifest, place: str | None 
 
 
 def _read_outcomes(folder: Path) -> list[KeptOutcome]:
-    """Read the outcomes by risk and training of earlier audits that a run folder keeps; empty where it has none."""
+    """Return the outcomes of earlier audits, one for each risk and training, that are saved in a run folder; an empty
+    list if there are none.
+    """
     path = folder / OUTCOMES
     rows = read_json(path)["outcomes"] if path.exists() else []
     return [from_json(KeptOutcome, row, OUTCOMES) for row in rows]

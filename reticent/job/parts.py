@@ -105,8 +105,9 @@ def _train_part(run: Run, part: Part) -> dict[str, int]:
 
 
 def _build_part_steps(run: Run, steps: Iterable[Step], part: Part) -> dict[str, int]:
-    """Build those of the steps that belong to the part; return the numbers ``made``, ``up_to_date``, and ``waiting``
-    for results of other parts."""
+    """Build those of the steps that belong to this part of a divided run. Return how many were built (``made``), were
+    ``up_to_date``, and are ``waiting`` for results of other parts.
+    """
     own = part.groups(run)
     counts = dict.fromkeys(("made", "up_to_date", "waiting"), 0)
     for step in steps:

@@ -92,7 +92,8 @@ def stages_named(*names: str) -> list[Stage]:
 
 
 def execute(run: Run, until: str = "report", *, alone: bool = False) -> Path:
-    """Run every stage of a job up to and including ``until`` (one of `STAGES`); return the run folder.
+    """Run all stages of a job up to and including ``until`` (one of `STAGES`), and return the run folder. With
+    ``alone`` only that stage and those that it must have before it are run.
 
     With ``alone`` only the reading of the documents and deduplication run before it: a stage that looks at documents
     one by one needs no split, unless canaries are planted in some of them. Who withdrew is recorded all the same.

@@ -103,8 +103,9 @@ def _needed_individuals_clauses(risk: Risk, job: Job, sides: Sides | None, t: Te
 
 
 def _model_sentences(model: ModelSection, job: Job, t: Texts) -> Iterator[str]:
-    """Yield sentences on which risks each recipe of a model lowers, and which shadow models or unprotected twin are
-    missing."""
+    """Yield sentences on which risks each recipe of a model lowers. They also name what the job lacks to show it:
+    shadow models, or a recipe without protection to compare with.
+    """
     twin = next((recipe for recipe in model.recipes if recipe in PLAIN), None)
     if twin is None:
         yield t("reach.no_twin", model=model.name, twin=model.objective)
@@ -145,8 +146,9 @@ def _repetition_factor(num_repeated: int, sides: Sides | None) -> float:
 
 
 def _num_trainings(job: Job, num_shadows: float) -> int:
-    """Return how many trainings of the model cost as much as ``num_shadows`` shadow models, each on half of members and
-    held-out; 1 at least."""
+    """Return how many trainings of a model cost as much as ``num_shadows`` shadow models, which are trained on half of
+    the members and held-out individuals each; at least 1.
+    """
     split = job.split
     return max(round(num_shadows * (1 - split.reference) / 2 / (1 - split.heldout - split.reference)), 1)
 

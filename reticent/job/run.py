@@ -155,8 +155,8 @@ class Run:
             self._opened["whole_corpus"].require_unchanged()
 
     def left_out(self, *, again: bool = False) -> LeftOut:
-        """Return the record of the documents that were excluded because their individuals withdrew; ``again`` updates
-        it with the job's present lists of withdrawn individuals.
+        """Return the record of the documents that were excluded because their individuals withdrew. With ``again`` it
+        is updated by the lists of withdrawn individuals that the job names now.
 
         Cost: one pass over the text, where someone is left out and it is brought up to date.
 
@@ -219,7 +219,9 @@ class Run:
 
     @property
     def documents(self) -> Any:
-        """The documents that detectors read: those of `remaining`, with canaries if the job inserts some."""
+        """The documents in which identifiers are searched for, as a corpus: those of `remaining`, with canaries if the
+        job plants some.
+        """
         if self.job.canaries is None:
             return self.remaining
         if "documents" not in self._opened:
@@ -229,7 +231,9 @@ class Run:
 
     @property
     def corpus(self) -> Any:
-        """The documents without quarantined ones; every stage after ``detect`` reads these."""
+        """The documents that every stage after detection reads, as a corpus: all but those set aside because a detector
+        failed on them.
+        """
         if "corpus" not in self._opened:
             self._opened["corpus"] = self._without_quarantined(self.documents)
         return self._opened["corpus"]
@@ -290,8 +294,9 @@ class Run:
 
     @property
     def numbered(self) -> NumberedCorpus:
-        """The documents as word ids of the joint index, opened once; the single pass over the text must have written
-        them."""
+        """The documents with each word replaced by its id in the n-gram index of members and held-out individuals,
+        opened once. The single pass over the text must have written them.
+        """
 
         if "numbered" not in self._opened:
             words, spans = NumberedWords(self.folder / "words"), WordSpans(self.folder / "word-spans")
@@ -448,8 +453,9 @@ class Run:
         self._recovered = True
 
     def warn_of_memory(self, name: str, peak: int) -> None:
-        """Warn if a stage's peak memory (bytes) exceeds the job's limit by a tenth, and again if a later stage exceeds
-        that."""
+        """Warn if the peak memory (bytes) of the stage ``name`` exceeds the job's limit by more than a tenth. Later
+        stages are warned of only if they exceed that peak by a tenth.
+        """
         limit = self.job.memory_limit
         if limit is not None and peak > 1.1 * max(limit, self._told_peak):
             self._told_peak = peak

@@ -78,7 +78,9 @@ class Samples:
         return self._taken[splits]
 
     def _tokenizer_of(self, model: ModelSection) -> Retokenizer:
-        """Return the tokenizer of a model's token ids, loaded once for all its token stores."""
+        """Return the tokenizer of a model, for checking its token ids against the text. It is loaded once for all token
+        stores of the model.
+        """
         from reticent.engine.oracle.retokenizer import Retokenizer
 
         if model.name not in self._tokenizers:

@@ -70,8 +70,9 @@ def staged_job(job: Job) -> Job:
 
 
 def _local_copy_config(job: Job) -> CorpusConfig:
-    """Return corpus settings that read the copy in the run folder; `ArtifactError` where it is missing or was read from
-    another source."""
+    """Return corpus settings that read the copy of a remote source in the run folder. Raise `ArtifactError` if there is
+    no copy, or if it was read from another source, query or columns.
+    """
     folder, settings = Path(job.out) / NAME, job.corpus
     if not folder.exists():
         raise ArtifactError(

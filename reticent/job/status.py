@@ -70,8 +70,9 @@ def _experiment_progress(states: list[StepState], earlier: dict[str, dict[str, A
 
 
 def _text_check(run: Run, name: str) -> dict[str, Any] | None:
-    """Return the counts of a token store's check against the text, of all documents or else of a sample; None without a
-    check."""
+    """Return the numbers of documents, tokens and violations of a token store's check against the text, and whether all
+    documents were checked or a sample; None without a check.
+    """
 
     tokens = read_manifest(run.folder / name)
     try:

@@ -82,7 +82,9 @@ class _Reader:
         self._text: CheckedText | None = None
 
     def check(self, name: str, splits: tuple[str, ...], policy: Policy) -> TextCheck:
-        """Check a token store against its text unless that check exists; return the result."""
+        """Check a token store's protection flags against the text of its documents, unless the run folder has the
+        result of this check. Return the result.
+        """
         run = self._run
         place = f"{KIND}/{name.removeprefix('tokens/')}"
         inputs = {
@@ -128,16 +130,17 @@ class _Reader:
 
 
 def _replaced_supports(run: Run, policy: Policy) -> pa.RecordBatch | None:
-    """Return the table (``word``, ``support``) of supports (individuals per word) changed by noise or a public list,
-    which cannot be counted from the text; None where supports are counted."""
+    """Return the table (word, support) of the supports by which words are protected, if noise or a public word list
+    changed these numbers of individuals, so that they cannot be counted from the text. None if they are plain counts.
+    """
     if run.job.threshold.noise is None and policy.words == "counted":
         return None
     return protection_index(run, run.index(), policy.k, words=policy.words).words()
 
 
 def text_check_of_flags(run: Run, name: str, store: TokenStore) -> tuple[str, bool]:
-    """Return a sentence on how far a store's flags were checked against the text, and whether they may be used: not if
-    the check found them wrong, or if they have changed since.
+    """Return (sentence, may be used) on a store's protection flags: how far they were checked against the text, and
+    False if the check found wrong ones or they have changed since.
 
     Without a text it goes by the kept check of all documents, or else by the sample that was checked when the tokens
     were made.

@@ -107,7 +107,7 @@ def _surrogate_writer(run: Run, store: TokenStore, recipe: Recipe, of: Drawn | N
     """
 
     @functools.cache
-    def rewritten() -> RewrittenTokens:
+    def open_writer() -> RewrittenTokens:
         """Return the writer of rewritten tokens, with documents and n-gram index opened at the first call."""
         assert store.path is not None
         policy = run.job.protection(recipe.name)
@@ -130,11 +130,13 @@ def _surrogate_writer(run: Run, store: TokenStore, recipe: Recipe, of: Drawn | N
     key = hashlib.sha256("\n".join(drawn_for).encode()).digest()
     if recipe.private:
         key = read_or_draw_key(run.folder / SURROGATES_KEY)
-    return lambda folder, epoch: rewritten().write(folder, key=key, draw=epoch)
+    return lambda folder, epoch: open_writer().write(folder, key=key, draw=epoch)
 
 
 def _index_of_individuals(run: Run, policy: Policy, of: Drawn | None) -> NgramIndex:
-    """Return the n-gram index that protects the run's members, or the drawn individuals ``of``."""
+    """Return the n-gram index whose supports decide what is protected in the documents of the run's members or, if
+    given, of the individuals in ``of``.
+    """
     return of.index() if of else protection_index(run, open_index(run.folder / "index"), policy.k, words=policy.words)
 
 

@@ -273,7 +273,9 @@ def _require_current(run: Run) -> None:
 
 
 def _require_spelling(before: Run, withdrawn: Sequence[Path]) -> None:
-    """Raise an error if an id in the lists of withdrawn individuals is spelt differently in the documents."""
+    """Raise an error if an id in the lists of withdrawn individuals differs from one in the documents in its spelling
+    only.
+    """
     known = before.given_corpus.scan().column("individual_id") if withdrawn else None
     for file in withdrawn:
         read_ids(file, known, before.job.corpus.ids)
@@ -372,6 +374,8 @@ def affected_artifacts(before: Run, run: Run) -> AffectedArtifacts:
 
 
 def _dossiers_of(run: Run) -> tuple[str | None, list[str]]:
-    """Return the digest of a run's dossier, and those of dossiers that it had replaced."""
+    """Return the digest of a run's dossier (None without one), and the names of the folders with dossiers that it
+    replaced.
+    """
     found: tuple[str | None, list[str]] = resolve("reticent.ext.dossier.stage:dossiers_of")(run.folder)
     return found

@@ -175,15 +175,18 @@ def _build_view(
 
 
 def index_of(run: Run, variant: Variant, policy: Policy) -> NgramIndex:
-    """Return the n-gram index whose counts decide a token store's flags: for training that of the members, with any
-    noise or public list applied; for the audit that of members and held-out, unchanged."""
+    """Return the n-gram index whose supports decide the protection flags of a token store. For training it is that of
+    the members, changed by noise or a public word list if the job has them; for the audit that of members and held-out
+    individuals, unchanged.
+    """
     index = run.index(variant.index)
     return protection_index(run, index, policy.k, words=policy.words) if variant.index == "index" else index
 
 
 def _warn_of_policy(run: Run, model: ModelSection, settings: Policy, counts: dict[str, Any]) -> None:
-    """Warn where protection leaves few tokens as targets, direct identifiers cover too many common words, or the policy
-    does not fit the model's objective or the labels of the spans."""
+    """Warn if protection leaves few training targets or direct identifiers cover many common words, by the store's
+    ``counts``. Warn also if a policy does not fit the model's objective or names labels that no span has.
+    """
     if unused := settings.unused_scopes(run.numbered.word_spans.names):
         run.progress.warn_once(f"protect.scopes: no span has the label or category {', '.join(unused)}")
     if counts["common_lost"] > MUCH_LOST:

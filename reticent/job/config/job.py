@@ -514,8 +514,9 @@ def with_end_of_text(values: Any, is_kept: bool = False) -> Any:
 
 
 def _options_given_twice(path: Path) -> Iterator[str]:
-    """Yield an error message for each detector option that a job file gives as a shorthand (``records = …``) beside a
-    table of that detector; TOML's own message names only a duplicate key."""
+    """Yield an error message for each detector option that a job file gives both as a shorthand (``records = …``) and
+    in a table of the detector. TOML's own message would name only a duplicate key.
+    """
     with suppress(OSError, ValueError):
         text = path.read_text()
         for name, row in DETECTORS.items():
@@ -607,11 +608,15 @@ def changed_sections(file: Path, content: bytes) -> list[str]:
 
 
 def load_kept_job(file: Path) -> Job:
-    """Read the ``job.json`` of a run folder; ``out`` becomes the folder's present location."""
+    """Read the job saved in a run folder (``job.json``). Paths in it are adapted if the folder was moved, and ``out``
+    is the folder's present location.
+    """
     job, folder = load_job(file), file.parent
 
     def relocate(path: str, certain: bool) -> str:
-        """Return the present location of a path of the kept job, as the run folder may have been moved."""
+        """Return where a path of the saved job is now, if the run folder was moved: paths inside the folder move with
+        it. ``certain`` is false if the text may be no path but a name.
+        """
         inside = os.path.relpath(path, job.out) if path and os.path.isabs(path) == os.path.isabs(job.out) else None
         if inside is None or "://" in path:
             return path

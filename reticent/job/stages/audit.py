@@ -212,8 +212,8 @@ def _build_report(run: Run, folder: Path, counts: dict[str, Any]) -> None:
 
 
 def _delete_stale(run: Run) -> None:
-    """Delete shadow models that the job no longer has, with their tokens, and measurements of checkpoints that no
-    longer exist. Measurements of a recipe that left the job stay as long as its models do.
+    """Delete shadow models (with their tokens) that the job no longer asks for, and measurements of checkpoints that no
+    longer exist. Measurements of existing checkpoints stay, even if the job no longer names their recipe.
     """
 
     wanted = {run.folder / name for shadow in shadows_of(run) for name in (shadow.name, shadow.tokens)}
@@ -267,7 +267,9 @@ def all_settings(job: Job) -> dict[str, Any]:
 
 
 def _read_measurement(run: Run, measurement: Measurement) -> ModelEvidence:
-    """Return the evidence on one measured model, with its model's digest and its training's counts."""
+    """Return the evidence on one measured model as its measurement wrote it, with seed, counts, epsilon and digests of
+    its training filled in.
+    """
 
     path = run.folder / measurement.name / "measures.json"
     measured = replace(from_json(ModelEvidence, read_json(path), str(path)), model=measurement.model.name)

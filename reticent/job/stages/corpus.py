@@ -66,8 +66,9 @@ class Refresh:
 
 
 def copied_steps(before: Run, run: Run) -> Iterator[Step]:
-    """Yield the step that copies the documents of another run (``before``) on the same remote source instead of reading
-    them; none for local files."""
+    """Yield the step that copies the documents of another run on the same remote source, ``before``, instead of reading
+    the source again; nothing for local files.
+    """
     if run.job.corpus.remote is None:
         return
     yield Step.of(
@@ -168,8 +169,9 @@ def _read_documents(run: Run, folder: Path, counts: dict[str, Any], *, refresh: 
 
 
 def _with_unchanged_documents(refresh: Refresh, source: RemoteSource, settings: CorpusConfig) -> Source:
-    """Return the source, or where it computes digests of texts, one that reads only the changed documents and takes the
-    others from the earlier run."""
+    """Return the source to read documents from. If ``source`` can compute digests of texts, the one returned transfers
+    only texts that changed, and takes the others from the earlier run's copy.
+    """
 
     if not isinstance(source, Digesting):
         return source

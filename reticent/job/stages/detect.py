@@ -104,8 +104,10 @@ def _build_spans(run: Run, carried: Carried | None, folder: Path, counts: dict[s
 def _find_identifiers(
     run: Run, detectors: Sequence[Detector], carried: ReusedSpans | None, folder: Path, counts: dict[str, Any]
 ) -> None:
-    """Write the spans of all detectors into ``folder``; with ``detect.propagate`` also the other occurrences of the
-    same identifiers."""
+    """Detect identifiers in all documents and write the spans into ``folder``; with the setting ``detect.propagate``
+    also spans of the other occurrences of the same identifiers. ``carried`` has the spans of unchanged documents to
+    reuse in an update.
+    """
 
     settings = run.job.detect
     for detector in detectors:

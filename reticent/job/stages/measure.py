@@ -113,7 +113,9 @@ def measure_steps(run: Run) -> Iterator[Step]:
 
 
 def _measurement_steps(run: Run, model: ModelSection, measurements: list[Measurement]) -> Iterator[Step]:
-    """Yield the step of each measurement; they share the model's auditor and the scores of its base model."""
+    """Yield the step of each measurement. The model's auditor (token stores and attacks) and the scores of its base
+    model are opened once for all of them, when first needed.
+    """
     # Opened for the first measurement that is stale; the stores stay open for the others.
     auditor = cache(partial(open_auditor, run, model.name))
     base = cache(partial(_load_base_scores, run, model))

@@ -171,8 +171,9 @@ def shadows_of(run: Run, model: ModelSection | None = None, recipe: str | None =
 
 
 def shadows_of_heads(run: Run) -> list[Shadow]:
-    """Return the shadow models of classification and tagging heads that are trained on rewritten text, for each of
-    which tokens are written."""
+    """Return the shadow models for attacks on classification and tagging heads, for those heads that are trained on
+    rewritten text: for each of these shadow models tokens must be written.
+    """
     section = run.job.audit.heads
     return [
         Shadow(run, model, head.section, number)
@@ -295,7 +296,9 @@ def shadow_config(run: Run) -> ShadowConfig:
 
 
 def scores_holdout(run: Run) -> bool:
-    """Return whether an attack with shadow models also scores the documents reserved for user inference."""
+    """Return whether one of the job's attacks with shadow models also scores the documents reserved for the
+    user-inference attack.
+    """
     return not ON_HOLDOUT.isdisjoint(shadow_config(run).attacks)
 
 

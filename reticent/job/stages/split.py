@@ -90,8 +90,9 @@ def canary_steps(run: Run) -> Iterator[Step]:
 
 
 def _build_canaries(run: Run, config: CanaryConfig, more: list[str], folder: Path, counts: dict[str, Any]) -> None:
-    """Draw the canaries, plant them in members' documents (``more``: further columns to keep), and write both into
-    ``folder``; ``counts`` is updated."""
+    """Draw canaries, plant them in members' documents, and write canaries and documents into ``folder``. ``more`` are
+    the names of further document columns to keep, ``counts`` is filled in for the manifest.
+    """
     words = common_words(run.remaining, run.individuals, config)
     canaries = draw_canaries(run.individuals, words, config)
     write_canaries(canaries, folder)

@@ -102,8 +102,9 @@ def _copy_given_model(
 
 
 def list_settings(run: Run) -> dict[str, Any]:
-    """Return how the members of a model trained elsewhere are given, for the split's manifest: the digest of the list,
-    the name of the column, or the digest of which files are those of the others."""
+    """Return the split's manifest entry for a model trained elsewhere, by how the job tells members from others: digest
+    of the list of members, name of the column, or digest of which files are the others'.
+    """
     subject = run.job.subject
     assert subject is not None
     if subject.members is not None:

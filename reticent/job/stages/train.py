@@ -60,12 +60,15 @@ def _move_to_seed_folder(run: Run, training: Training) -> None:
 
 
 def _check_tokens_while_training(run: Run, tokens: str, advance: Callable[..., None]) -> Callable[..., None]:
-    """Return the progress callback ``advance`` with a check that stops the training soon after another process has
-    replaced its tokens."""
+    """Return a progress callback that passes its arguments on to ``advance``, and now and then checks that no other
+    process has replaced the ``tokens`` of the training; if one has, it raises an error, which stops the training.
+    """
     digest, looked = run.fingerprints.of(tokens), time.monotonic()
 
     def advance_and_check(*done: Any, **about: Any) -> None:
-        """Check the tokens' fingerprint if the last check was `LOOK_AGAIN` seconds ago, and pass the progress on."""
+        """Pass the progress on to ``advance``. If `LOOK_AGAIN` seconds have passed since the last check, check first
+        that the tokens' fingerprint has not changed.
+        """
         nonlocal looked
         if time.monotonic() - looked >= LOOK_AGAIN:
             run.fingerprints.require_unchanged([digest])
