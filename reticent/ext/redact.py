@@ -152,8 +152,9 @@ def _split_at_identifiers(
 
 
 def _find_again(text: str, labels: Mapping[str, str]) -> list[tuple[int, int, str]]:
-    """Return (start, end, label) of each place where a value (value -> label) of three characters or more stands in the
-    text, in whole words and whatever its case and white space. One pass finds all values."""
+    """Return (start, end, label) of each occurrence in a text of the values in ``labels`` (value -> label) that have
+    three characters or more. Whole words are matched, whatever their case and white space.
+    """
     wanted: dict[_Pieces, list[str]] = defaultdict(list)
     lengths: dict[tuple[str, ...], set[int]] = defaultdict(set)  # by the first piece
     for value, label in labels.items():

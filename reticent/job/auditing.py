@@ -111,8 +111,9 @@ def open_auditor(run: Run, model: str) -> Auditor:
 
 
 def named_groups(run: Run) -> dict[str, np.ndarray]:
-    """Return which individuals are in each group of ``audit.groups``, file stem -> bool mask by individual code;
-    `PolicyError` where a file of ids cannot be read."""
+    """Return the groups of individuals that the job names in ``audit.groups``, each a file of ids: file name without
+    suffix -> members of the group, bool by individual code. Raise `PolicyError` if a file cannot be read.
+    """
     ids = run.individuals.table.column("individual_id").cast(pa.string())
     found = {}
     for file in run.job.audit.groups:

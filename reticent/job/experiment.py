@@ -198,8 +198,9 @@ def _with_power_comments(text: str, num_individuals: int | None) -> str:
 
 
 def _minimal_model_lines(objective: str, size: Size, bases: Mapping[str, str], public: str | None) -> list[str]:
-    """Return the TOML lines of one model with a recipe without and one with protection; ``public`` names a folder of
-    public text of the hospital."""
+    """Return the TOML lines of one model with two recipes, one without and one with protection; ``public`` names a
+    folder of public text of the hospital.
+    """
     name = "bert" if objective == "mlm" else "gpt2"
     head = ["[[model]]", f'name = "{name}"', f'objective = "{objective}"']
     head += [f"base = {_toml_value(bases[objective])}"] if bases else []
@@ -238,8 +239,9 @@ def _header_lines(size: str, chosen: Size, out: str, generated: bool) -> list[st
 
 
 def _corpus_lines(corpus: Mapping[str, Any], detect: Mapping[str, Any], *, reference: bool) -> list[str]:
-    """Return the TOML lines of the sections corpus, split and detect; ``reference`` reserves individuals for
-    pre-training."""
+    """Return the TOML lines of the sections corpus, split and detect. If ``reference``, some individuals are set apart
+    for pre-training.
+    """
     return [
         "[corpus]",
         *_table_lines(corpus, {"individual_id": "whose document it is: everything is counted and split by individual"}),

@@ -91,8 +91,9 @@ def keep_outcomes(run: Run, evidence: AuditEvidence, *, arithmetic: int | None =
 
 
 def keep_outcomes_of_older_audit(run: Run) -> None:
-    """Add the risk outcomes of a finished audit by an older version, which kept none, where the run has no
-    ``outcomes.json``."""
+    """Save the risk outcomes of a finished audit that an older version of this package made without saving them.
+    Nothing is done if the run has an ``outcomes.json``.
+    """
     if (run.folder / OUTCOMES).exists():
         return
     try:

@@ -56,7 +56,7 @@ class Part:
 
 
 def execute_part(run: Run, part: Part) -> dict[str, int]:
-    """Build the steps of one part of a run; return how many of its models and scores were ``made``, were
+    """Build the steps of one part of a divided run. Return how many models and scores were ``made``, were
     ``up_to_date``, or are ``waiting`` for other parts.
 
     Raises

@@ -324,8 +324,9 @@ class Run:
         return self.checkpoints(measurement.model, measurement.recipe, measurement.seed)[measurement.epoch]
 
     def base_of(self, model: ModelSection) -> str:
-        """Return the folder of a model section's base model, or its hub name where the local cache has no snapshot. A
-        run that is not a read-only copy downloads one, once, where the hub may be used."""
+        """Return the folder of a model section's base model, which is downloaded from the Hugging Face hub if need be.
+        Return its hub name if it cannot be downloaded, or if the run is a read-only copy.
+        """
         if model.base is None:
             return str(self.folder / "foundation" / model.name / "model")
         name = f"base of {model.name}"

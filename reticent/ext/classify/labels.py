@@ -51,8 +51,9 @@ def label_documents(
     min_individuals: int | None = None,
     households: np.ndarray | None = None,
 ) -> LabelledTokens:
-    """Return the tokenised documents that have a label and a token, with their class numbers; ``labels`` has one for
-    each document. Classes of fewer than ``min_individuals`` individuals on a side are left out.
+    """Return the tokenised documents that have at least one token and a class label, with class numbers; ``labels`` has
+    one entry for each document (null: none). Classes of fewer than ``min_individuals`` training or held-out individuals
+    are left out.
 
     Parameters
     ----------

@@ -326,8 +326,8 @@ def _objective_of(folder: Path | str) -> Objective:
 
 
 def _freeze_weights(model: PreTrainedModel, layers: str) -> list[torch.nn.Parameter]:
-    """Freeze all weights except the head, the pooler and the transformer layers, of these only the last if ``layers``
-    is "last". Return the parameters to train.
+    """Freeze all weights of a classifier except the head, the pooler, and the transformer layers, or if ``layers`` is
+    "last" the last of these only. Return the parameters that are trained.
     """
     base: Any = model.base_model
     depth = getattr(model.config, "num_hidden_layers", None)

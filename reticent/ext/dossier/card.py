@@ -207,6 +207,6 @@ def _card_figures(model: ShownModel) -> Iterator[Measure]:
 
 
 def _interval_metadata(estimate: Estimate) -> dict[str, object]:
-    """Return the interval of an estimate with its level, n and unit, as the metadata of a model card hold it."""
+    """Return the interval of an estimate as a model card's metadata: bounds, level, n and unit."""
     ends = {"low": estimate.low, "high": estimate.high, "level": estimate.level}
     return {**ends, "n": estimate.n, "unit": estimate.unit}

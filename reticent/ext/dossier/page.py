@@ -413,8 +413,8 @@ def _valid_attacks(model: ShownModel) -> list[MeasuredAttack]:
 
 
 def _threshold_rows(model: ShownModel) -> Found:
-    """Yield rows with the AUC of membership attacks on words around the protection threshold: those that exactly k
-    individuals use, and all that about k use.
+    """Yield rows with the AUC of two membership attacks at the protection threshold k: one on the words that exactly k
+    individuals use, one by likelihood on all words that about k individuals use.
     """
     found = model.evidence.threshold
     if found:

@@ -116,8 +116,8 @@ def charge_vocabulary(run: Run, noise: Noise, words: Words, k: int) -> Iterator[
 
 
 def _vocabulary_entry(run: Run, budget: Budget, noise: Noise, words: Words, thresholds: Set[int]) -> Spending:
-    """Return the budget entry of a private vocabulary that is used with these ``thresholds`` k, numbers of individuals
-    that a word needs.
+    """Return the budget entry (privacy cost) of drawing a private vocabulary for these ``thresholds``, each a number k
+    of individuals who must use a word for it to be in the vocabulary.
     """
     unit: Literal["individual", "household"] = "household" if by_household(run.job) else "individual"
     cost = Guarantee(epsilon=noise.epsilon, delta=(1 + len(thresholds)) / 2 * noise.delta, unit=unit)
@@ -172,8 +172,8 @@ def _private_trainings(run: Run) -> Iterator[tuple[str, Recipe, PrivacyConfig, i
 
 
 def _vocabularies(run: Run) -> dict[Words, tuple[Noise, set[int]]]:
-    """Return word settings -> (noise, all k) for each private vocabulary that a job draws; k is the number of
-    individuals that a word needs.
+    """Return the private vocabularies that a job draws: source of words ("private", "counted") -> (noise, all
+    thresholds k). A threshold is the number of individuals who must use a word.
     """
     found: dict[Words, tuple[Noise, set[int]]] = {}
     for policy in (run.job.protect, *map(run.job.protection, recipes_of(run.job))):

@@ -210,8 +210,9 @@ def _bias_norms_of_uses(uses: Uses) -> torch.Tensor:
 
 
 def _weight_norms_of_uses(uses: Uses) -> torch.Tensor:
-    """Return the norm (U,) of each privacy unit's gradient of one weight, summed over all layer calls that use this
-    weight: those of embeddings and of linear layers, or those of `Conv1D` layers.
+    """Return the norm (U,) of each privacy unit's gradient of one weight, which is the sum over all layer calls that
+    use the weight. The calls may be of embeddings, linear layers and `Conv1D` layers, also of several kinds (tied
+    weights).
     """
     uses = [  # torch gives the row of padding no gradient
         (layer, read, back if (pad := getattr(layer, "padding_idx", None)) is None else back * (read != pad)[..., None])

@@ -57,8 +57,8 @@ class CanaryTokens:
 
 
 def tokens_of_canaries(planted: Planted, tokenizer_json: str) -> CanaryTokens:
-    """Return every planted canary and its references (the same text with other secrets) as tokens, with marks on the
-    secret and on the tokens to score.
+    """Return every planted canary and its references (the same text with other secrets) as tokens, with masks of the
+    tokens of the secret and of the tokens to score.
     """
 
     table = planted.table

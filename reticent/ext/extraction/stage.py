@@ -166,8 +166,8 @@ def extraction_section(run: Run) -> Extraction | None:
 
 
 def _kept_individuals(run: Run) -> np.ndarray | None:
-    """Return whether each individual, by code, is left once held-out individuals with near-copies of members' documents
-    are excluded, bool; None if all are.
+    """Return which individuals remain after held-out individuals with near-copies of members' documents are excluded,
+    bool by individual code; None if nobody is excluded.
     """
     individuals = run.individuals
     codes = np.flatnonzero(individuals.mask(MEMBERS, HELDOUT))

@@ -29,8 +29,8 @@ def attack_names(
     seed: int,
     progress: Callable[[int], None] | None = None,
 ) -> ToldNames:
-    """Attack a tagger with prompts. Return how often its scores tell the member's name from the held-out name of a
-    pair.
+    """Attack a tagger by its scores of names in prompt sentences. Return how often the member's name of a pair scores
+    higher than the held-out name, and how much better that is than a guess from the names alone.
 
     ``model`` has labels of the category NAME; ``language`` is that of the prompts.
     """

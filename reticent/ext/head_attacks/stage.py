@@ -165,7 +165,9 @@ class Head:
         return found
 
     def documents(self) -> LabelledTokens | TaggedTokens:
-        """Return the tokenised documents with class labels or tags, members for training."""
+        """Return the tokenised documents with their class labels or tags; those of members are marked as training
+        documents, the others as held out.
+        """
         return labelled_documents(self.run, self.model, self.config)
 
     def open_head(self, folder: Path) -> Classifier | Tagger:
@@ -398,7 +400,9 @@ def _labels_of_documents(documents: LabelledTokens | TaggedTokens) -> tuple[np.n
 
 
 def _attack_names(head: Head, tagger: Any) -> ToldNames | None:
-    """Run the name attack on a tagger; return its result, or None if too few individuals have a name of their own."""
+    """Run the name attack on a tagger and return its result. Return None if too few individuals have a name that occurs
+    in nobody else's documents.
+    """
     from reticent.ext.head_attacks.names import attack_names
 
     run = head.run

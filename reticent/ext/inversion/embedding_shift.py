@@ -100,8 +100,8 @@ def embedding_shift(
 def _auroc(
     shift: np.ndarray, used: np.ndarray, unused: np.ndarray, kinds: np.ndarray, **bootstrap: Unpack[Bootstrap]
 ) -> Estimate:
-    """Return the AUROC of the shift of used over unused vocabulary rows of the same spelling, with an interval; 0.5 if
-    no row moved.
+    """Return the AUROC with which the ``shift`` of embedding rows tells used from unused vocabulary tokens. Only tokens
+    of the same kind of spelling (``kinds``) are compared; 0.5 if no row moved.
     """
     wins = np.zeros(int(used.sum()))
     kind_of = kinds[used]

@@ -226,7 +226,9 @@ def add_fields_from_table(
 
 
 def add_field(fields: Fields, name: str, value: Any) -> None:
-    """Add a value as text to a field's list unless it is null, blank or already in it."""
+    """Add a value as text to the list of the field ``name`` in ``fields``, unless it is null, blank or already in the
+    list.
+    """
     said = "" if value is None else str(value).strip()
     if said and said not in fields.setdefault(name, []):
         fields[name].append(said)
@@ -280,8 +282,8 @@ def _safe_sentences(text: str, hidden: re.Pattern[str]) -> list[str]:
 
 
 def _distinct_sentences(texts: Sequence[str], hidden: re.Pattern[str]) -> list[str]:
-    """Return the distinct sentences of an individual's texts that are long enough and do not match ``hidden``, each cut
-    to the most words of a fragment.
+    """Return the distinct sentences of an individual's texts that are long enough and do not match ``hidden`` (names of
+    diagnoses and drugs). Each is cut to the maximum number of words of a fragment.
     """
     least, most = FRAGMENT_WORDS
     own = (" ".join(part.split()[:most]) for text in texts for part in _safe_sentences(text, hidden))

@@ -460,7 +460,9 @@ def _learn(run: Run, config: LearnConfig, folder: Path, counts: dict[str, Any]) 
 
 
 def _max_folds(lessons: pa.Table) -> int:
-    """Return the number of folds in which the training examples are cross-validated, if individuals suffice."""
+    """Return the largest number of cross-validation folds for these training examples; it is smaller if the examples
+    are many.
+    """
     return _FOLDS if lessons.num_rows <= _MANY else _FOLDS_OF_MANY
 
 
@@ -563,8 +565,9 @@ def cross_validate(
     owner = individual[:measured][words.document]
 
     def share_found(is_found: np.ndarray, is_counted: np.ndarray) -> dict[str, Any]:
-        """Return the share of the words of ``is_counted`` that are also in ``is_found``, with its interval over
-        individuals, and the number of counted words."""
+        """Return the share of the words marked in ``is_counted`` that are also marked in ``is_found`` (bool arrays),
+        with its interval over individuals, and the number of counted words.
+        """
         sums = [
             np.bincount(owner, weights=mask, minlength=num)[own].astype(np.float64)
             for mask in (is_found & is_counted, is_counted)

@@ -220,8 +220,8 @@ def _compare_with_null(
     config: ProbeConfig,
     households: np.ndarray | None,
 ) -> LikelihoodComparison:
-    """Compare the likelihoods of true items with those of null items (of random other subjects): means, ratio, share
-    above the null of those that differ from it, paired tests, densities.
+    """Compare the likelihoods of true items with those of null items (another random subject's). Return means, their
+    ratio, the share of subjects whose true item is likelier than a different null item, paired tests, and densities.
     """
     both = ~np.isnan(null)
     every, of_both = (config, households), estimate_arguments(config, households, both)

@@ -166,8 +166,8 @@ def _prefixed(progress: Progress | None, where: str) -> Progress | None:
 def _first_template(
     subjects: Subjects, target: str, config: ProbeConfig, templates: Sequence[Template] | None
 ) -> tuple[str, Template]:
-    """Return the highest configured level (how many items the prompt tells) that has a template which asks for the
-    target type, and its first such template; raise `PolicyError` if there is none.
+    """Return (level, template): the highest level (number of other items that a prompt gives) in the settings at which
+    a template asks for the item type ``target``, and the first such template. Raise `PolicyError` if there is none.
     """
     for level in reversed([level for level in LEVELS if level in config.levels] or ["twin"]):
         found = usable_templates(

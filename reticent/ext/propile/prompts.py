@@ -135,7 +135,9 @@ def all_prompts(
 def require_questions(
     subjects: Subjects, config: ProbeConfig, templates: Sequence[Template] | None
 ) -> list[tuple[str, str]]:
-    """Return the (target type, level) pairs to prompt for; raise `PolicyError` if no template fits any of them."""
+    """Return the (item type, level) pairs to make prompts for, where the level is the number of other items that a
+    prompt gives. Raise `PolicyError` if no template fits any of them.
+    """
     asked = _targets_and_levels(subjects, config)
     known = templates or builtin_templates()
     strict = bool(templates)
@@ -173,7 +175,9 @@ def sizes_that_fit(num_subjects: int) -> tuple[int, ...]:
 
 
 def _targets_and_levels(subjects: Subjects, config: ProbeConfig) -> list[tuple[str, str]]:
-    """Return the (target type, level) pairs to prompt for; by default all types that enough subjects have."""
+    """Return the (item type, level) pairs to make prompts for, where the level is the number of other items that a
+    prompt gives. By default they have all item types that enough subjects have.
+    """
     subjects.require(*config.targets)
     targets = config.targets or tuple(
         name

@@ -144,8 +144,8 @@ def beginnings_of(run: Run, members: Subjects) -> Beginnings | None:
 
 
 def run_probes(run: Run) -> ProbeEvidence:
-    """Run a job's ProPILE probes on the base and last checkpoints, for members and held-out individuals; return the
-    evidence.
+    """Run a job's ProPILE probes on the base models and on the last checkpoint of each training, for members and
+    held-out individuals; return the evidence.
     """
 
     from reticent.ext.propile.measure import probe_models, with_heldout

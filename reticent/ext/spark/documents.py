@@ -504,7 +504,9 @@ def _fold_id_columns(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBat
 
 
 def _valid_text(column: pa.Array, name: str) -> pa.Array:
-    """Return a column of text as strings; raise `CorpusError` if a value is not valid UTF-8, which Spark hands on."""
+    """Return the column ``name`` as strings. Raise `CorpusError` if a value is not valid UTF-8, which Spark does not
+    check.
+    """
     if _rust.check_utf8(column) is not None:
         raise CorpusError(f"column {name}: a document holds bytes that are not valid UTF-8")
     return column.cast(pa.string())
@@ -575,8 +577,10 @@ def _ids_of_partition(cut: _Cut, number: int, data: bytes) -> pa.Table | None:
 
 
 def _check_ids(rows: DataFrame, columns: Columns) -> tuple[DataFrame, Any]:
-    """Raise `CorpusError` unless document ids are unique and each individual has one household. Return a data frame of
-    the individuals in id order, and the total counts."""
+    """Raise `CorpusError` unless document ids are unique, each individual has one household, and no two ids differ in
+    spelling only. Return a data frame of the individuals in id order, and the numbers of individuals, documents and
+    households.
+    """
     from pyspark.sql.functions import count, count_distinct, expr, max, min, sum
 
     people = rows.groupBy("individual_id").agg(

@@ -231,8 +231,8 @@ def build_index(
 
 
 def _counts_of_state(data: bytes) -> tuple[int, int, int]:
-    """Return the numbers of privacy units, documents and n-grams (of the length counted last) in the serialised state
-    of a partition's count.
+    """Return the numbers of privacy units, documents and n-grams (of the length counted last) in a partition's n-gram
+    counter, given its serialised state.
     """
     part = _rust.Part.from_bytes(data)
     return part.num_units, part.num_documents, part.num_rows

@@ -266,7 +266,9 @@ class SparkFlags:
             yield table.cast(FLAGS)
 
     def frame(self) -> DataFrame:
-        """Return a data frame with a row a document, unordered: its ids and the flags of its words (`FLAGS`)."""
+        """Return a data frame with one row for each document, in any order: its ids and the flags of its words
+        (`FLAGS`).
+        """
         return frame_of(self.documents.spark, self._parts.map(_data_of), FLAGS)
 
     def release(self) -> None:

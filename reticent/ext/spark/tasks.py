@@ -77,8 +77,8 @@ class Task:
 
 @contextmanager
 def errors_of_tasks() -> Iterator[None]:
-    """Context manager: turn Spark's errors into the error that the task raised, or a `SparkError` without the message,
-    which may quote text.
+    """Context manager that replaces errors of Spark: by the error that the task raised or, if it is no error of this
+    package, by a `SparkError` without its message, which may quote document text.
 
     Raises
     ------

@@ -39,24 +39,24 @@ def wins(first: np.ndarray, second: np.ndarray, *, strict: bool = False) -> np.n
 
 
 def majority_wins(scores: np.ndarray, *, strict: bool = False) -> np.ndarray:
-    """Return 1 for each pair whose member scores higher in more prompts, 0 if in fewer, 0.5 for a tie (attack A1, Eq.
-    3.2).
+    """Return for each pair 1 if the member's name scores higher than the held-out name in more prompts, 0 if in fewer,
+    and 0.5 for a tie (0 if ``strict``): attack A1, Eq. 3.2.
     """
     votes = wins(scores[:, 0], scores[:, 1], strict=strict).sum(axis=0)
     return wins(votes, len(scores) - votes, strict=strict)
 
 
 def mean_wins(scores: np.ndarray, *, strict: bool = False) -> np.ndarray:
-    """Return 1 for each pair whose member has the higher mean score over prompts, 0 if the lower, 0.5 for a tie (attack
-    A2, Eq. 3.3).
+    """Return for each pair 1 if the member's name has the higher mean score over prompts, 0 if the lower, and 0.5 for a
+    tie (0 if ``strict``): attack A2, Eq. 3.3.
     """
     first, second = scores.mean(axis=0)
     return wins(first, second, strict=strict)
 
 
 def maximum_wins(scores: np.ndarray, *, strict: bool = False) -> np.ndarray:
-    """Return 1 for each pair whose member has the highest score of any prompt, else 0; the mean breaks ties (attack A3,
-    Eq. 3.4).
+    """Return for each pair 1 if the member's name has the highest score of any prompt, else 0: attack A3, Eq. 3.4. A
+    tie is decided by the mean score over prompts.
     """
     first, second = scores.max(axis=0)
     return np.where(first == second, mean_wins(scores, strict=strict), wins(first, second))

@@ -242,7 +242,7 @@ class _Evaluator:
 
 
 def explain_result(found: TaggerChoices) -> list[str]:
-    """Return sentences that explain the verified attack results."""
+    """Return sentences that explain the results of the chosen attack on the test pairs."""
     accuracy, advantage, excess = found.accuracy, found.advantage, found.excess
     lines = [
         f"Shown two names, one of which the tagger was trained on, an attacker who looks at its scores points at the "

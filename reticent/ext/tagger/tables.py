@@ -195,7 +195,9 @@ def _whole_pairs(rows: pl.DataFrame, num_prompts: int) -> tuple[pl.DataFrame, in
 
 
 def _require_valid(path: Path | str, table: pl.DataFrame, wrong: pl.Expr, column: str, expected: str) -> None:
-    """Raise `CorpusError` with the line of the first row for which ``wrong`` is true, if any."""
+    """Raise `CorpusError` if ``wrong``, a condition on the rows of a table, is true for any of them. The message names
+    the first such line of the file, the column and what was ``expected`` in it.
+    """
     rows = table.filter(wrong.fill_null(True))
     if not rows.is_empty():
         raise CorpusError(f"{path}:{rows['row'][0]}: column {column}: expected {expected}")

@@ -131,7 +131,9 @@ def train_tagger(
         return make_store(epoch - 1 if callable(examples) else 0)
 
     def report_epochs(num_epochs: int) -> None:
-        """Call ``after_epoch``, if given, with the number of finished epochs while the model is in evaluation mode."""
+        """Call ``after_epoch`` with the number of finished epochs, if it is given. Dropout is off (evaluation mode)
+        during the call.
+        """
         model.eval()
         if after_epoch:
             after_epoch(num_epochs)

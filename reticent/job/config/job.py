@@ -647,7 +647,7 @@ def require_withdrawals(job: Job) -> None:
 
 
 def _has_withdrawals(values: Any) -> bool:
-    """Return whether the values of a kept job name lists of withdrawn individuals."""
+    """Return whether the values of a saved job name lists of withdrawn individuals."""
     corpus = values.get("corpus") if isinstance(values, dict) else None
     return isinstance(corpus, dict) and bool(corpus.get("withdrawn"))
 

@@ -76,9 +76,10 @@ TASKS = {
 
 
 def base_steps(run: Run) -> Iterator[Step]:
-    """Yield the steps that measure the base models, before the trainings: so data that does not fit a base model is
-    found early, and the speed of scoring is known for estimating the finishing time. First come the steps that their
-    attacks need: compressed text sizes, and near-copies."""
+    """Yield the steps that measure the base models, and before them the steps that their attacks need: compressed text
+    sizes, and near-copies. They come before the trainings, to find data that does not fit a base model early, and to
+    time scoring.
+    """
     if needs_text_sizes(run):
         inputs = {**run.corpus_input(), "split": run.fingerprints.of("split")}
         config = {"splits": [MEMBERS, HELDOUT], **run.canaries_left_out}

@@ -306,7 +306,9 @@ def scores_holdout(run: Run) -> bool:
 
 
 def is_attacked(run: Run, measurement: Measurement) -> bool:
-    """Return whether shadow models attack this checkpoint: the last one of a training whose recipe has shadows."""
+    """Return whether shadow models attack this checkpoint: it is the last one of a training for whose recipe the job
+    has shadow models.
+    """
     section = run.job.audit.shadow
     return (
         section is not None

@@ -58,8 +58,9 @@ def report_repairs(run: Run, counts: dict[str, Any]) -> None:
 
 
 def _warn_of_owners(run: Run) -> None:
-    """Warn where every document belongs to another individual, which may mean that ids of documents were taken for
-    those of individuals."""
+    """Warn if no individual has two documents, which may mean that the ids given as individuals' ids are those of
+    documents.
+    """
 
     corpus, settings = run.whole_corpus, run.job.corpus
     if corpus.format in FORMATS and not FORMATS[corpus.format].names_individuals and not settings.individual:

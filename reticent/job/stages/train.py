@@ -46,8 +46,9 @@ def train_steps(run: Run) -> Iterator[Step]:
 
 
 def _move_to_seed_folder(run: Run, training: Training) -> None:
-    """Move a training (and its heads) made before the job set ``train.seeds`` into the subfolder of its seed;
-    `ArtifactError` if the job no longer sets them and such subfolders exist."""
+    """Move a training (and its heads), made before the job set ``train.seeds``, into the subfolder of its seed. Raise
+    `ArtifactError` if there are such subfolders and the job does not set seeds any more.
+    """
 
     place = run.folder / "models" / training.model.name / training.recipe
     if training.seed is not None:
