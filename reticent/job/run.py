@@ -400,8 +400,9 @@ class Run:
     # -------------------------------------------------------------- bookkeeping
 
     def prepare_folder(self) -> None:
-        """Create the private run folder, with the resolved job if it is new; refuse a folder of something else, and a
-        job that would include withdrawn individuals again."""
+        """Create the private run folder, and save the resolved job in it if the folder is new. Raise an error if the
+        folder holds something else, or if the job would include individuals again who have withdrawn.
+        """
 
         if not (self.folder / RECORD).exists():  # a run of an earlier version has none
             require_withdrawals(self.job)

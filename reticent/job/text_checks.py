@@ -109,7 +109,8 @@ class _Reader:
         return _read_check(run.folder / place / FILE)
 
     def _verify(self, name: str, splits: tuple[str, ...], policy: Policy) -> TextCheck:
-        """Compare every flag of a token store with the text; return the result."""
+        """Compare every protection flag of a token store with the flags that follow from the text; return the result.
+        """
         from reticent.engine.verify import CheckedText, verify_tokens  # it compiles patterns of Unicode's properties
 
         run = self._run

@@ -54,8 +54,8 @@ def dossiers_of(folder: Path) -> tuple[str | None, list[str]]:
 
 
 def dossier_steps(run: Run) -> Iterator[Step]:
-    """Yield the one build step of the artefact ``dossier``. The manifest that it writes holds the inputs' digests under
-    a secret key (HMAC), since the dossier goes to outsiders, who could else test guesses of the inputs.
+    """Yield the one build step of the artefact ``dossier``. The step's input digests are keyed (HMAC), since outsiders
+    get the dossier and could else test guesses of the inputs.
     """
 
     own = run.job.dossier

@@ -240,7 +240,7 @@ def open_guard(path: Path | str, detectors: Sequence[Detector] | None = None) ->
 
 
 def built_detectors(path: Path | str) -> dict[str, dict[str, Any]]:
-    """Return detector name -> options that a guard was built with."""
+    """Return the detectors that a guard was built with: detector name -> options."""
 
     return dict(require_guard(path).config.get("detect") or {"rules": {}})
 

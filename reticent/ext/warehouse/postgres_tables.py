@@ -160,8 +160,8 @@ class _Transaction:
         count = 0
 
         def batches() -> Iterator[pa.RecordBatch]:
-            """Yield the result's batches and count their rows; keep an error for the caller, as the driver would pass
-            it on as its own.
+            """Yield the record batches of the result and count their rows. An error is stored for the caller, since the
+            driver would raise one of its own instead.
             """
             nonlocal count
             try:

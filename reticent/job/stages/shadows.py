@@ -289,7 +289,8 @@ def unspent_privacy(run: Run, model: ModelSection, recipe: Recipe | None) -> Pri
 
 
 def shadow_config(run: Run) -> ShadowConfig:
-    """Return the section ``[audit.shadow]`` of a job that has one."""
+    """Return the settings of the attacks with shadow models, the section ``[audit.shadow]``, which the job must have.
+    """
     section = run.job.audit.shadow
     assert section is not None  # else there are no shadows
     return section

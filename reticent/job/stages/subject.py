@@ -93,7 +93,9 @@ def _model_fingerprint(run: Run, model: str) -> str:
 def _copy_given_model(
     subject: SubjectConfig, training: Training, model: str, made: str | None, folder: Path, counts: dict[str, Any]
 ) -> None:
-    """Copy a given model, or one made from it (``made``: merged, int8), into ``folder/epoch-0001``."""
+    """Copy a model that was trained elsewhere into ``folder/epoch-0001``, or if ``made`` is given a version made from
+    it ("merged" or "int8").
+    """
     write_given(model, subject.base, subject.objective, folder / "epoch-0001", made)
     counts["given"] = None if made else digests_of_given(model)
 
