@@ -494,8 +494,8 @@ def test_a_message_without_text_gives_nothing_and_one_with_an_attachment_its_tex
     attached = f"OBX|2|ED|||x^TEXT^PLAIN^Base64^{b64(SIGNS)}"
     (found,) = read_messages(message("OBX|1|TX|||a~\\.br\\", attached, "OBX|3|TX|||b\r|", "OBX|4|ST|||c"), "m")
     assert found[2:3] == ("a\n\n\n~\\F\\\nb\n\nc",)
-    assert [*read_messages("MSH|^~\\&|||||||X|1||||||||8859/1\rPID|||é\rOBX||TX|||ü".encode("latin-1"), "m")] == [
-        FoundDocument("1/1", "é", "ü")
+    assert [*read_messages("MSH|^~\\&|||||||X|1||||||||8859/1\rPID|||é\rOBX||TX|||ü’".encode("cp1252"), "m")] == [
+        FoundDocument("1/1", "é", "ü’")
     ]
 
 
@@ -554,12 +554,32 @@ def test_the_narrative_of_a_clinical_document() -> None:
         ("<table><tr><td>MRN 12<paragraph>Maria</paragraph></td><td>x</td></tr></table>", "MRN 12\nMaria\nx"),
         ("Seen<footnote>by Roe</footnote>today<table><caption>a</caption></table>", "Seen\nby Roe\ntoday\na"),
         ("a<paragraph> </paragraph><paragraph/><content>b</content> c", "a\nb c"),
+        ("a<renderMultiMedia><caption>Chest</caption></renderMultiMedia>b", "a\nChest\nb"),
     ],
 )
 def test_a_block_of_a_narrative_begins_a_line(inside: str, text: str) -> None:
     body = f"<structuredBody><component><section><text>{inside}</text></section></component></structuredBody>"
     (found,) = read_document(clinical(body), "a.xml")
     assert found[2] == f"Letter\n{text}"
+
+
+def test_an_attachment_in_an_entry_is_read_as_its_type_says_and_else_listed() -> None:
+    attached = "".join(
+        f'<entry><act><{name} mediaType="{kind}" representation="B64"{more}>{b64(data)}</{name}></act></entry>'
+        for name, kind, data, more in [
+            ("text", "text/rtf", rb"{\rtf1 Seen\par today}", ""),
+            ("value", "image/png", b"x", ""),
+            ("value", "application/pdf", b"x", ""),
+            ("text", "text/plain", b"x", ' compression="DF"'),
+        ]
+    )
+    body = f"<structuredBody><component><section><text>a</text>{attached}</section></component></structuredBody>"
+    found, *unread = read_document(clinical(body), "a.xml")
+    assert found[2] == "Letter\na\nSeen\ntoday"
+    assert [each.reason for each in unread if isinstance(each, Unread)] == [
+        "a part of it: not PDF, or locked by a password",
+        "a part of it: it is compressed",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -574,6 +594,7 @@ def test_a_block_of_a_narrative_begins_a_line(inside: str, text: str) -> None:
         (clinical(STRUCTURED, patient=f'<id root="1"/>{MOTHER}'), "several patients"),
         (clinical('<nonXMLBody><text compression="DF">AAAA</text></nonXMLBody>'), "compressed"),
         (clinical("<structuredBody/>"), "no text"),
+        (clinical('<nonXMLBody><text><reference value="a.pdf"/></text></nonXMLBody>'), "never fetched"),
         (clinical("&lol;", head='<!DOCTYPE x [<!ENTITY lol "&a;&a;"><!ENTITY a "boo">]>'), "DOCTYPE"),
         (clinical("", head='<!DOCTYPE x SYSTEM "file:///etc/passwd">'), "DOCTYPE"),
     ],
@@ -696,6 +717,7 @@ ALTERNATIVES = (
             "a  b C:\\bin\\pict\nc",
         ),
         ("rtf", rb"{\rtf1 a{\*\objdata\bin3 }{\}b\b\bin2 {}c}{\pict\bin9", "abc"),
+        ("rtf", rb"{\rtf1\ansi a {\b\*\cs7 seen} {\*\cs8 style}\\*b \{\*c}", "a seen \\*b {c"),
         ("html", b"a<center>b</center>c<details>d<summary>e</summary>f</details>g", "a\nb\nc\nd\ne\nf\ng"),
         ("mail", b"Content-Transfer-Encoding: Base64 (as sent) \n\nTWFy\n aWE=\n", "\nMaria"),
         ("mail", b"Content-Transfer-Encoding: quoted-printable \n\nM=C3=BCller", "\nMüller"),
@@ -724,6 +746,36 @@ ALTERNATIVES = (
             rb"\f0 \'e0 \f1 \'e0 \f2 \'e0}",
             "à а ΰ",
         ),
+        (  # the font of the beginning and behind \plain is the default one; a font of set 1 has that of the document
+            "rtf",
+            rb"{\rtf1\ansi\ansicpg1252\deff1{\fonttbl{\f0\fcharset161 x;}{\f1\fnil\fcharset204 Arial;}}"
+            rb"\'e0 \f0 \'e0 \plain\fs20 \'e0}",
+            "а ΰ а",
+        ),
+        ("rtf", rb"{\rtf1\ansicpg1253\deff0{\fonttbl{\f0\fcharset1 x;}}\f0 \'e0\plain \'e0}", "ΰΰ"),
+        (
+            "docx",
+            archive(
+                word__document=WORD.format("a"),
+                word__diagrams__data1=WORD.format("of a drawing"),
+                word__charts__chart2=WORD.format("of a chart"),
+            ),
+            "a\nof a drawing\nof a chart",
+        ),
+        ("html", b"<!-- %s --><meta charset=windows-1251><p>\xe0" % (b"x" * 9000), "а"),
+        ("html", b"<meta charset=unicode><p>a", "a"),
+        ("html", b"<meta charset=iso-8859-1><p>\x93a\x94 \xe9", "“a” é"),
+        ("mail", b"Content-Type: text/plain; charset=latin1\n\nAnna\x92s \xe9", "\nAnna’s é"),
+        ("mail", b"Content-Type: text/plain; charset=latin1\n\n\x81\x92", "\n\x81\x92"),
+        ("mail", b"Content-Transfer-Encoding: 8-bit\n\nM\xc3\xbcller", "\nMüller"),
+        (
+            "mail",
+            b"From: a@b.c (Maria =?utf-8?q?M=C3=BCller?=)\nTo: x@y.z, Ward@Three <w@y.z>\nTo: second@y.z\n"
+            b"Date: Fri, 1 Jan 2021 9:00 -0700 (PDT)\n\nx",
+            "From: a@b.c (Maria Müller)\nTo: x@y.z, Ward@Three <w@y.z>\nTo: second@y.z\n"
+            "Date: Fri, 1 Jan 2021 9:00 -0700 (PDT)\n\nx",
+        ),
+        ("mail", b"Content-Type: multipart/mixed;\n boundary=----=_A\n\n------=_A\n\na b=c\n------=_A--", "\na b=c"),
         (
             "mail",
             b"Subject: s\nContent-Type: multipart/mixed; boundary=a\n\n--a\n" + ALTERNATIVES + b"--a\n\nfoot\n--a\n"
@@ -957,7 +1009,9 @@ def test_a_pdf_form_with_a_cell_for_each_letter_gives_whole_words(value: str) ->
         (b"PK nothing", "docx", "archive"),
         (archive(other="<a/>"), "docx", "not DOCX"),
         (archive(other="<a/>"), "odt", "not ODT"),
-        (archive(content="<a"), "odt", "damaged"),
+        (archive(content="<a"), "odt", "XML is damaged"),
+        (archive(content="<a", **{"META-INF/manifest": "<encryption-data/>"}), "odt", "locked"),
+        (rb"{\rtf1{\fonttbl{\f0\fcharset128 x;}}\f0 \'96 a}", "rtf", "character set of their font"),
         (archive(content='<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'), "odt", "DOCTYPE"),
         (archive(word__document=WORD.format("a</w:t><w:altChunk/><w:t>b")), "docx", "altChunk"),
         (b"plain", "rtf", "not RTF"),

@@ -31,23 +31,26 @@ def read_document(data: bytes, place: str) -> Iterator[FoundDocument | Unread]:
     """Yield the document in the bytes of a CDA file, or an `Unread` with ``place`` (the file's name) and the reason it
     cannot be read.
     """
+    unread: list[str] = []
     try:
-        yield _parse_document(data)
+        yield _parse_document(data, unread)
     except UnreadableError as error:
         yield Unread(place, str(error))
+    else:
+        yield from (Unread(place, f"a part of it: {reason}") for reason in unread)
 
 
-def _parse_document(data: bytes) -> FoundDocument:
-    """Return the document in the bytes of a CDA file. Raise `UnreadableError` with the reason if it lacks text or id,
-    or is not of exactly one patient."""
+def _parse_document(data: bytes, unread: list[str]) -> FoundDocument:
+    """Return the document in the bytes of a CDA file. Reasons of attachments in it that are not read are added to
+    ``unread``. Raise `UnreadableError` with the reason if it lacks text or id, or is not of exactly one patient."""
     path: list[str] = []
     number = date = kind = body_type = None
-    encoded = False
+    encoded = is_elsewhere = False
     title: list[str] = []
     individuals: list[str | None] = []  #: a recordTarget each
     lines: list[str] = []
     body: list[str] = []
-    for event, value, element in elements(data, frozenset({"renderMultiMedia"})):
+    for event, value, element in elements(data, frozenset()):
         if event != "text" and value in _LINES and "structuredBody" in path:
             lines.append(LINE)
         if event == "start":
@@ -69,6 +72,10 @@ def _parse_document(data: bytes) -> FoundDocument:
                 body_type, encoded = element.get("mediaType", "text/plain"), element.get("representation") == "B64"
                 if element.get("compression"):
                     raise UnreadableError("its body is compressed")
+            elif where == ["component", "nonXMLBody", "text", "reference"]:
+                is_elsewhere = True
+            elif "structuredBody" in path and element.get("representation") == "B64":  # of an entry
+                lines += [LINE, _attachment_text(element, unread), LINE]
         elif event == "end":
             path.pop()
             if value in ("td", "th"):
@@ -77,8 +84,14 @@ def _parse_document(data: bytes) -> FoundDocument:
             title.append(value)
         elif path[1:4] == ["component", "nonXMLBody", "text"]:
             body.append(value)
-        elif "structuredBody" in path and ("text" in path or path[-1] == "title"):
+        elif (
+            "structuredBody" in path
+            and ("text" in path or path[-1] == "title")
+            and element.get("representation") != "B64"
+        ):
             lines.append(value)
+    if is_elsewhere and not "".join(body).strip():
+        raise UnreadableError("its text stands at an address, which is never fetched")
     text = (
         _body_text("".join(body), body_type, encoded=encoded)
         if body_type is not None
@@ -100,6 +113,20 @@ def _id_of(element: Any) -> str | None:
     if element.get("nullFlavor"):  # its root is that of every such id
         return None
     return (element.get("extension", element.get("root")) or "").strip() or None
+
+
+def _attachment_text(element: Any, unread: list[str]) -> str:
+    """Return the text of an element in base64, its lines ended by `LINE`. Of one that is not read the reason is added
+    to ``unread``, but for pictures."""
+    media_type = element.get("mediaType", "text/plain")
+    try:
+        if element.get("compression"):
+            raise UnreadableError("it is compressed")
+        return _body_text("".join(element.itertext()), media_type, encoded=True).replace("\n", LINE)
+    except UnreadableError as error:
+        if not media_type.startswith("image/"):
+            unread.append(str(error))
+        return ""
 
 
 def _body_text(text: str, media_type: str, *, encoded: bool) -> str:

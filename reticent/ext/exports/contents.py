@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import codecs
 import ctypes
 import email
 import email.policy
@@ -19,6 +20,8 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from email.headerregistry import HeaderRegistry, UnstructuredHeader
 from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -142,6 +145,9 @@ def _plain(data: bytes, charset: str | None) -> str:
         if data.startswith(mark):
             charset = name
     try:
+        if charset is not None and codecs.lookup(charset).name == "iso8859-1":
+            with suppress(UnicodeDecodeError):
+                return data.decode("cp1252")  # which programs for mail and pages mean by this name
         return data.decode(charset or "utf-8")
     except LookupError:
         raise UnreadableError("its encoding is unknown") from None
@@ -191,9 +197,9 @@ def fold_white_space(text: str) -> str:
 def _html_page(data: bytes, charset: str | None) -> bytes:
     """Return an HTML page, tags included, in UTF-8; it is decoded by ``charset`` or else by the encoding that the page
     declares."""
-    declared = _DECLARED.search(data[:4096])
+    declared = _DECLARED.search(data[:16384])
     named = charset or (next(filter(None, declared.groups())).decode() if declared else None)
-    if charset is None and named is not None and named.lower().startswith(("utf-16", "utf-32")):
+    if charset is None and named is not None and named.lower().startswith(("utf-16", "utf-32", "unicode")):
         named = None  # the name could not be read if it were true
     if (named or "utf-8").lower() == "utf-8" and not data.startswith(tuple(_MARKS)) and _rust.is_utf8(data):
         return data
@@ -278,15 +284,23 @@ def _rtf(data: bytes, _: str | None) -> str:
         raise UnreadableError(f"more than {MAX_FONTS:,} fonts")
     # striprtf takes all between two links of a line for one, in quadratic time, where a brace stands behind the word.
     marked = re.sub(r"(?i)(\\fldinst)\{", r"\1 {", _with_boxes(_without_pictures(data.decode("latin-1"))))
+    # It leaves out the rest of a group behind \* wherever that stands; it is a mark of the beginning alone.
+    marked = re.sub(r"(\{\s*+\\\*|\\[\\{])|\\\*", r"\1", marked)
     tabbed = re.sub(
         r"(?<!\\)((?:\\\\)*)\\(?:nest)?cell(?![A-Za-z])", r"\1\\tab", marked
     )  # striprtf writes | for a cell
     # striprtf looks for fonts in the first table alone, in cubic time: before it goes one that it reads in linear time.
-    fonts = "".join(
-        rf"{{\f{font}\fcharset{code} x;}}" for font, code in _FONT.findall(striprtf.font_table_group(tabbed))
-    )
-    headed = re.sub(r"\{\\rtf\w*(?:-\d+)? ?", lambda begun: rf"{begun[0]}{{\fonttbl{fonts}}}", tabbed, count=1)
-    text: str = striprtf.rtf_to_text(headed, errors="strict")
+    charsets = {font: code for font, code in _FONT.findall(striprtf.font_table_group(tabbed)) if code != "1"}
+    fonts = "".join(rf"{{\f{font}\fcharset{code} x;}}" for font, code in charsets.items())
+    # Nor does it know the default font, in which a document begins and goes on behind \plain.
+    found = re.search(r"\\deff(\d++)", tabbed)
+    default = rf"\f{found[1]}" if found and charsets.get(found[1], "0") != "0" else r"\f"
+    plain = re.sub(r"(?<!\\)((?:\\\\)*\\plain)(?![A-Za-z])", lambda begun: begun[0] + default, tabbed)
+    headed = re.sub(r"\{\\rtf\w*(?:-\d+)? ?", lambda begun: rf"{begun[0]}{{\fonttbl{fonts}}}{default} ", plain, count=1)
+    try:
+        text: str = striprtf.rtf_to_text(headed, errors="strict")
+    except UnicodeDecodeError:
+        raise UnreadableError("letters in it that are not in the character set of their font") from None
     return text.encode("utf-16", "surrogatepass").decode("utf-16")  # it leaves a pair in halves
 
 
@@ -433,7 +447,9 @@ def elements(data: bytes, skipped: frozenset[str]) -> Iterator[tuple[str, str, A
                 yield "text", element.tail, element.getparent()
 
 
-_OF_WORD: Final = re.compile(r"word/(?:header\d*|document\d*|footnotes|endnotes|footer\d*)\.xml")
+_OF_WORD: Final = re.compile(
+    r"word/(?:header\d*|document\d*|diagrams/data\d*|charts/chart\d*|footnotes|endnotes|footer\d*)\.xml"
+)
 _HIDDEN_OF_WORD: Final = frozenset({"Fallback", "instrText", "delText", "moveFrom"})
 _SIGNS_OF_WORD: Final = {
     "tab": "\t",
@@ -446,8 +462,8 @@ _SIGNS_OF_WORD: Final = {
 
 
 def _docx(data: bytes, _: str | None) -> str:
-    """Return the text of a Word document with its headers, footnotes, endnotes and footers."""
-    order = ("header", "document", "footnotes", "endnotes", "footer")
+    """Return the text of a Word document with its headers, drawings, charts, footnotes, endnotes and footers."""
+    order = ("header", "document", "diagrams", "charts", "footnotes", "endnotes", "footer")
     parts = dict(_zip_files(data, lambda name: _OF_WORD.fullmatch(name) is not None))
     if not any("document" in name for name in parts):
         raise UnreadableError("not DOCX")
@@ -473,7 +489,9 @@ _HIDDEN_OF_ODT: Final = frozenset({"tracked-changes", "annotation", "binary-data
 
 def _odt(data: bytes, _: str | None) -> str:
     """Return the text of an OpenDocument file with its headers and footers."""
-    parts = dict(_zip_files(data, lambda name: name in ("content.xml", "styles.xml")))
+    parts = dict(_zip_files(data, lambda name: name in ("content.xml", "styles.xml", "META-INF/manifest.xml")))
+    if b"encryption-data" in parts.pop("META-INF/manifest.xml", b""):
+        raise UnreadableError("a damaged or locked archive")
     if "content.xml" not in parts:
         raise UnreadableError("not ODT")
     pages: list[str] = []
@@ -503,7 +521,7 @@ def _odt(data: bytes, _: str | None) -> str:
 # ---------------------------------------------------------------------------------------------------------------- mail
 
 
-_PLAIN_OF_MAIL: Final = ("7bit", "8bit", "binary")
+_PLAIN_OF_MAIL: Final = ("7bit", "8bit", "binary", "7-bit", "8-bit")
 _ENCODINGS_OF_MAIL: Final = (
     *_PLAIN_OF_MAIL, "quoted-printable", "base64", "x-uuencode", "uuencode", "x-uue", "uue",
 )  # fmt: skip
@@ -516,6 +534,13 @@ _END_OF_UU: Final = re.compile(r"(?m)^end[ \t\r]*$")
 _BASE64_AND_FOOTER: Final = re.compile(r"(?s)\s*+((?:[A-Za-z0-9+/]++={0,2}[ \t]*+\r?\n)++)(\s*(?:[-_=*#~]{2}|\S+ ).*)")
 #: A line of base64, where there should be none.
 _ENCODED: Final = re.compile(r"[A-Za-z0-9+/]{60}")
+#: A boundary without quotes, which the library cuts at the first sign that needs them.
+_BARE_BOUNDARY: Final = re.compile(rb"(?i)(\bboundary=)([^\s;\"]+)")
+#: The main heads of a mail, as texts: as addresses or a date the library leaves out what it does not understand.
+_MAIN_HEADS: Final = ("From", "To", "Cc", "Date", "Subject")
+_HEADS_AS_TEXT: Final = HeaderRegistry()
+for _name in _MAIN_HEADS:
+    _HEADS_AS_TEXT.map_to_type(_name, UnstructuredHeader)  # type: ignore[arg-type]
 #: A line may end with a carriage return alone, as for the library. (To look back from behind the word is faster.)
 _HEADS_OF_PARTS: Final = re.compile(rb"(?i)content-(?<![^\r\n].{8})[\w-]+:[^\r\n]*(?:(?:\r\n?|\n)[ \t][^\r\n]*)*")
 
@@ -524,7 +549,9 @@ def _mail(data: bytes, _: str | None) -> str:
     """Return the main header fields of a mail message and the text of its parts; a `PartlyRead` if one is not read."""
     if any(len(found[0]) > MAX_HEAD for found in _HEADS_OF_PARTS.finditer(data)):
         raise UnreadableError(f"a head of mail larger than {MAX_HEAD >> 10} KiB")
-    message: EmailMessage = email.message_from_bytes(data, policy=email.policy.default)  # type: ignore[assignment]
+    data = _HEADS_OF_PARTS.sub(lambda found: _BARE_BOUNDARY.sub(rb'\1"\2"', found[0]), data)
+    policy = email.policy.default.clone(header_factory=_HEADS_AS_TEXT)
+    message: EmailMessage = email.message_from_bytes(data, policy=policy)  # type: ignore[assignment]
     if not message.keys():
         raise UnreadableError("not a message of mail")
     unread: list[str] = []
@@ -537,7 +564,7 @@ def _message_texts(message: EmailMessage, unread: list[str]) -> list[tuple[str, 
     """Return the main header fields of a mail message (From, To, Cc, Date, Subject) as lines, a blank line, and the
     texts of its parts, each with whether it is of a file. Reasons of parts that are not read go into ``unread``."""
     texts = _part_texts(message, unread)
-    heads = [f"{name}: {message[name]}" for name in ("From", "To", "Cc", "Date", "Subject") if message[name]]
+    heads = [f"{name}: {value}" for name in _MAIN_HEADS for value in message.get_all(name, []) if value]
     return [*((line, False) for line in [*heads, ""]), *texts]
 
 

@@ -164,7 +164,9 @@ def _decoded(data: bytes) -> str:
     named = fields[17].partition(_separators_of(header[:9]).repetition)[0].strip().upper() if len(fields) > 17 else ""
     if named and named not in _CHARSETS:
         raise UnreadableError("its character set (MSH-18) is unknown")
-    for encoding in [_CHARSETS[named]] if named else ["utf-8", "cp1252"]:
+    # Where it names Latin-1, Windows-1252 is often meant, which is the same but for signs that Latin-1 lacks.
+    encodings = ["cp1252", "iso8859-1"] if named == "8859/1" else [_CHARSETS[named]] if named else ["utf-8", "cp1252"]
+    for encoding in encodings:
         try:
             return data.decode(encoding)
         except UnicodeDecodeError:
