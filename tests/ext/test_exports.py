@@ -1523,6 +1523,14 @@ def test_pages_are_of_the_individual_of_their_folder(tmp_path: Path) -> None:
     ]
 
 
+def test_a_run_that_can_read_nothing_says_why(tmp_path: Path) -> None:
+    (tmp_path / "p1").mkdir()
+    (tmp_path / "p1/a.pdf").write_bytes(pdf(""))
+    settings = CorpusConfig(source=f"pages://{tmp_path}")
+    with pytest.raises(CorpusError, match="no documents; 1 not read: a PDF without a layer"):
+        stage(Exports(settings, tmp_path), settings, tmp_path)
+
+
 def test_a_file_that_is_named_and_of_no_kind_of_pages_is_listed(tmp_path: Path) -> None:
     for name in ("a.doc", "b.html", "c"):
         (tmp_path / name).write_text("<p>text")

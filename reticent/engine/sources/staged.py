@@ -128,7 +128,7 @@ def stage(
         else:
             _stage_in_threads(stage, parts)
     if not stage.counts["documents"]:
-        raise CorpusError(f"{source.name}: no documents")
+        raise CorpusError(f"{source.name}: no documents{getattr(origin_of(source), 'why_unread', '')}")
     _refuse_repeated_ids(source, settings, folder)
     columns = [settings.doc_id, settings.individual_id, settings.text]
     read = (batch.select(columns) for batch in _read_back(folder, columns, 1024))

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -108,6 +109,13 @@ class Exports:
     def num_unread(self) -> int:
         """Number of texts that could not be read; final once `batches` is exhausted."""
         return len(self._unread)
+
+    @property
+    def why_unread(self) -> str:
+        """The three most frequent reasons of texts that could not be read, as the end of a message; "" if there are
+        none."""
+        counts = Counter(row.reason for row in self._unread)
+        return "".join(f"; {count:,} not read: {reason}" for reason, count in counts.most_common(3))
 
     @property
     def is_hashed_as_read(self) -> bool:
