@@ -718,6 +718,7 @@ ALTERNATIVES = (
         ),
         ("rtf", rb"{\rtf1 a{\*\objdata\bin3 }{\}b\b\bin2 {}c}{\pict\bin9", "abc"),
         ("rtf", rb"{\rtf1\ansi a {\b\*\cs7 seen} {\*\cs8 style}\\*b \{\*c}", "a seen \\*b {c"),
+        ("rtf", rb"{\rtf1{\pntext 1.\tab}a\par{\listtext 2.\tab}b}", "1.\ta\n2.\tb"),
         ("html", b"a<center>b</center>c<details>d<summary>e</summary>f</details>g", "a\nb\nc\nd\ne\nf\ng"),
         ("mail", b"Content-Transfer-Encoding: Base64 (as sent) \n\nTWFy\n aWE=\n", "\nMaria"),
         ("mail", b"Content-Transfer-Encoding: quoted-printable \n\nM=C3=BCller", "\nMüller"),

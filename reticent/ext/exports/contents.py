@@ -286,6 +286,7 @@ def _rtf(data: bytes, _: str | None) -> str:
     marked = re.sub(r"(?i)(\\fldinst)\{", r"\1 {", _with_boxes(_without_pictures(data.decode("latin-1"))))
     # It leaves out the rest of a group behind \* wherever that stands; it is a mark of the beginning alone.
     marked = re.sub(r"(\{\s*+\\\*|\\[\\{])|\\\*", r"\1", marked)
+    marked = marked.replace("{\\pntext", "{\\listtext")  # the numbers of lists: of these two words it leaves out one
     tabbed = re.sub(
         r"(?<!\\)((?:\\\\)*)\\(?:nest)?cell(?![A-Za-z])", r"\1\\tab", marked
     )  # striprtf writes | for a cell
