@@ -27,11 +27,11 @@ from reticent.core.names import plain_name
 from reticent.engine.detect.common import read_common_words
 from reticent.engine.detect.detector import spans_batch
 from reticent.engine.identity import Ids, check_choice, fold_ids, normalise_listed_ids
-from reticent.engine.schema import type_name
-from reticent.engine.sources.columns import SOURCE_COLUMN
+from reticent.engine.sources.columns import SOURCE_COLUMN, as_text
 from reticent.engine.sources.compressed import COMPRESSIONS
 from reticent.engine.sources.config import CsvDialect
 from reticent.engine.sources.csv import CsvSource, find_form, read_csv
+from reticent.engine.sources.parquet import read_parquet
 from reticent.engine.sources.protocol import Request
 from reticent.engine.sources.reading import Reading
 
@@ -213,9 +213,11 @@ def read_record_table(path: Path, wanted: Sequence[str]) -> tuple[pa.Table, str 
     """
     try:
         if not _is_csv(path):
-            table, said = pq.ParquetFile(path).read(), None
-            _check_columns(path, table.column_names, wanted)
-            return table, said
+            with pq.ParquetFile(path) as parquet:
+                schema = parquet.schema_arrow
+            _check_columns(path, schema.names, wanted)
+            batches = list(read_parquet(path, Request(columns=schema.names)))
+            return (pa.Table.from_batches(batches) if batches else schema.empty_table()), None
         form = find_form(path, CsvDialect(), wanted)
         _check_columns(path, form.header, wanted)
         reading, columns = Reading(), list(form.header)
@@ -340,7 +342,7 @@ def read_records(path: str | Path, fields: Mapping[str, str] | None = None, *, f
         raise PolicyError(
             f"{path}: fields give a column the name of another; {_describe_columns(Path(path), table.column_names)}"
         )
-    ids = _as_text(table.column("individual_id"), f"{path} column individual_id")
+    ids = _as_text(table.column("individual_id"), "individual_id", path)
     if ids.null_count:
         raise CorpusError(f"{path}: column individual_id has {ids.null_count} null values")
     if blank := sum(len(_rust.blank_rows(chunk)) for chunk in ids.chunks):
@@ -365,7 +367,7 @@ def values_of(ids: pa.ChunkedArray, columns: Mapping[str, pa.ChunkedArray], wher
     for name, column in columns.items():
         is_date = pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)
         label, field = FIELDS.get(plain_name(name), (name.upper(), "date" if is_date else "text"))
-        values = _as_text(column, f"{where} column {name}")
+        values = _as_text(column, name, where)
         keep = pc.fill_null(pc.greater(pc.utf8_length(pc.utf8_trim_whitespace(values)), 1), False)
         kept = values.filter(keep)
         num_skipped += len(values) - len(kept)
@@ -377,15 +379,12 @@ def values_of(ids: pa.ChunkedArray, columns: Mapping[str, pa.ChunkedArray], wher
     return Values(table=pa.concat_tables(parts).combine_chunks(), num_skipped=num_skipped, ids=ids)
 
 
-def _as_text(column: pa.ChunkedArray, where: str) -> pa.ChunkedArray:
+def _as_text(column: pa.ChunkedArray, name: str, where: Path | str) -> pa.ChunkedArray:
     """Return a column as strings, whole floating-point numbers without a fraction; `CorpusError` for a type such as a
-    list."""
+    list, or for times with a zone that are no plain dates."""
     if pa.types.is_floating(column.type):  # numbers with nulls, as pandas keeps them
         column = pc.if_else(pc.is_nan(column), None, column)
         whole = pc.equal(column, pc.floor(column))
         if pc.all(pc.fill_null(whole, True)).as_py():
             column = column.cast(pa.int64(), safe=False)
-    try:
-        return column.cast(pa.string())
-    except pa.ArrowException:
-        raise CorpusError(f"{where}: expected text, numbers or dates, got {type_name(column.type)}") from None
+    return pa.chunked_array([as_text(chunk, name, where) for chunk in column.chunks], pa.string())

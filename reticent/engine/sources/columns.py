@@ -172,8 +172,8 @@ def _to_local_times(array: pa.Array, column: str, file: Path | str, time_zone: s
     if time_zone is None and pc.any(pc.not_equal(local, pc.floor_temporal(local, unit="day"))).as_py():
         raise CorpusError(
             f"{file} column {column}: holds times with a zone that are not all midnight in UTC, so their days are not "
-            'known; set corpus.time_zone, such as "Europe/Paris", or cast it in the source: '
-            "(birth AT TIME ZONE 'Europe/Paris')::date"
+            "known; cast it in the source: (birth AT TIME ZONE 'Europe/Paris')::date; for columns of the documents, "
+            'corpus.time_zone = "Europe/Paris" does so too'
         )
     return local
 
