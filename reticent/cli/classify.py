@@ -65,6 +65,8 @@ def classify(
     job = job_from_source(source, None, settings=settings, used=None if own else OF_DOCUMENTS)
     progress = new_progress(quiet)
     if own:
+        if not job.heads:
+            job.classifying()  # raises: the column of classes is missing
         run = Run(job, progress)
         execute(run, "classify")
         print_classification([result for result in read_results(run) if result.task == "class"], as_json)

@@ -47,6 +47,7 @@ WRONG: list[tuple[tuple[str, ...], int, str]] = [
     ((*RUN, "train.device=tpu"), 2, "device 'tpu'"),
     ((*RUN, "classify={label='label', from_epochs=[99]}"), 2, "no checkpoint of epoch 99"),
     ((*RUN, "classify={label='nothere'}"), 1, "column nothere is missing"),
+    (("classify", "job.toml", "-q"), 2, "classify needs the column of classes: classify.label"),
     (
         (*RUN, "classify={label='label', save_model=true}", "--set", "audit.heads={attributes=['nothere']}"),
         1,
