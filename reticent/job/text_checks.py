@@ -109,8 +109,7 @@ class _Reader:
         return _read_check(run.folder / place / FILE)
 
     def _verify(self, name: str, splits: tuple[str, ...], policy: Policy) -> TextCheck:
-        """Compare every protection flag of a token store with the flags that follow from the text; return the result.
-        """
+        """Compare each protection flag of a token store with the flag that follows from the text; return the result."""
         from reticent.engine.verify import CheckedText, verify_tokens  # it compiles patterns of Unicode's properties
 
         run = self._run

@@ -273,7 +273,7 @@ def _prompt_table(number: str, model: str, prompts: Sequence[str], scores: np.nd
 
 
 def _advantage_table(models: Mapping[str, np.ndarray]) -> Table:
-    """Return table 4.3 of the thesis that published the attack: mean accuracy and adversarial advantage of each model,
+    """Return table 4.3 of the published thesis: mean accuracy and adversarial advantage of each model,
     from its scores.
     """
     rows = []

@@ -289,8 +289,7 @@ def unspent_privacy(run: Run, model: ModelSection, recipe: Recipe | None) -> Pri
 
 
 def shadow_config(run: Run) -> ShadowConfig:
-    """Return the settings of the attacks with shadow models, the section ``[audit.shadow]``, which the job must have.
-    """
+    """Return the settings of the attacks with shadow models: ``[audit.shadow]``, which the job must have."""
     section = run.job.audit.shadow
     assert section is not None  # else there are no shadows
     return section
