@@ -668,6 +668,7 @@ class Server:
         redirect: str = "",
         cut: bool = False,
         status: int = 503,
+        retry_after: str = "",
         spoil: Callable[[dict[str, Any]], Any] = lambda answer: answer,
     ) -> None:
         self.asked, self.model, owner = 0, model, self
@@ -678,6 +679,7 @@ class Server:
                 if redirect or owner.asked > dies_after:
                     self.send_response(302 if redirect else status)
                     self.send_header("Location", redirect)
+                    self.send_header("Retry-After", retry_after)
                     self.end_headers()
                     return
                 question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -755,9 +757,10 @@ BAD_ANSWERS: dict[str, tuple[dict[str, Any], str]] = {
     "an error in their words": ({"spoil": lambda _: {"error": "the chest"}}, "no usable answer"),
     "cut": ({"cut": True}, "no usable answer"),
     "too many requests": (
-        {"status": 429, "dies_after": 3},
+        {"status": 429, "dies_after": 3, "retry_after": "7"},
         "answers 429; 3 of 5 windows are scored; what was answered is kept",
     ),
+    "too many for a day": ({"status": 429, "dies_after": 3, "retry_after": "86400"}, "answers 429"),
     "forbidden": ({"status": 401, "dies_after": 0}, "answers 401"),
 }
 
@@ -766,7 +769,8 @@ BAD_ANSWERS: dict[str, tuple[dict[str, Any], str]] = {
 def test_an_answer_that_is_no_scores_ends_with_its_reason_and_no_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    monkeypatch.setattr("reticent.audit.scoring.endpoint.time.sleep", lambda _: None)
+    waits: list[float] = []
+    monkeypatch.setattr("reticent.audit.scoring.endpoint.time.sleep", waits.append)
     more, said = BAD_ANSWERS[case]
     store = make_store(*[[(5 + (7 * who + n) % 300, n, 0) for n in range(12)] for who in range(5)])
     with Server(toy_model("gpt2").eval(), **more) as server:
@@ -777,6 +781,8 @@ def test_an_answer_that_is_no_scores_ends_with_its_reason_and_no_text(
     assert "the chest" not in str(error.value)
     assert "the same command goes on" in str(error.value)
     assert len((tmp_path / "kept").read_text().splitlines()) == more.get("dies_after", 0)
+    if asked := more.get("retry_after"):
+        assert waits == [min(int(asked), 120)] * 2
 
 
 #: A server that writes a token behind a window has no room for a longer one.

@@ -42,6 +42,7 @@ from reticent.engine.detect.spans import SpanReader
 from reticent.engine.flagged_words import FlaggedWords
 from reticent.engine.protect import Policy
 from reticent.engine.schema import SPLITS
+from reticent.engine.sources.config import Columns
 from reticent.engine.withdrawn import RECORD
 from reticent.ext.spark.job import OnSpark, run_on_spark
 from reticent.ext.spark.tables import decoded
@@ -384,6 +385,22 @@ def test_files_that_are_passed_over_and_null_texts_are_counted(session: Any, tmp
     assert "40 documents are left out, as their text is null" in said
     assert "1 file(s) are not read: a name begins with _ or ." in said
     assert on_spark.build_index(documents, config=IndexConfig(max_n=1)).num_words > 3
+
+
+@pytest.mark.parametrize(
+    ("name", "how"), [("text", {"on_null": "skip"}), ("home", {"columns": Columns(household_id="home")}),
+                      ("born 1", {"more": ["born 1"]})]
+)  # fmt: skip
+def test_a_column_that_a_file_lacks_is_not_read_as_null(
+    session: Any, tmp_path: Path, name: str, how: dict[str, Any]
+) -> None:
+    folder = tmp_path / "a b"
+    of(folder, **{"home": ["h"] * 40, "born 1": ["x"] * 40})
+    pq.write_table(
+        pq.read_table(of(folder, "b.parquet")).drop_columns(["text"] * (name == "text")), folder / "b.parquet"
+    )
+    with pytest.raises(CorpusError, match=f"a b/b.parquet: column {name} is missing"):
+        on_spark.open_documents(str(folder), spark=session, **how)
 
 
 @pytest.mark.parametrize(

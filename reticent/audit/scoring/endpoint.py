@@ -84,24 +84,27 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 def _completions(url: str, question: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the choices in a server's answer to a completions request; raise `ArtifactError` if `TRIES` attempts give
-    none."""
+    none. Between them it waits as long as a busy server asks for (``Retry-After``), at most `SECONDS`."""
     headers = {"Content-Type": "application/json"}
     if key := os.environ.get(KEY):
         headers["Authorization"] = f"Bearer {key}"
     asked = urllib.request.Request(f"{url.rstrip('/')}/completions", json.dumps(question).encode(), headers)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
     for left in reversed(range(TRIES)):
+        seconds = 0.2 * 4 ** (TRIES - left)
         try:
             with opener.open(asked, timeout=SECONDS) as answer:
                 return [dict(choice) for choice in json.loads(answer.read())["choices"]]
         except urllib.error.HTTPError as error:
-            if error.code < 500 or not left:
+            if (error.code < 500 and error.code != 429) or not left:  # 429: too many requests
                 raise ArtifactError(f"{urlsplit(url).hostname}: the server answers {error.code}") from None
+            wanted = error.headers.get("Retry-After", "")
+            seconds = max(seconds, min(SECONDS, int(wanted)) if wanted.isdecimal() else 0)
         except (OSError, HTTPException, ValueError, KeyError, IndexError, TypeError) as error:
             if not left:
                 kind = type(error).__name__
                 raise ArtifactError(f"{urlsplit(url).hostname}: no usable answer of the server ({kind})") from None
-        time.sleep(0.2 * 4 ** (TRIES - left))
+        time.sleep(seconds)
     raise AssertionError("unreachable")
 
 

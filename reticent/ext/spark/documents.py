@@ -199,6 +199,8 @@ def open_documents(
         num_parts = num_parts or max(2 * spark.sparkContext.defaultParallelism, frame.rdd.getNumPartitions())
         cut = _Cut(split, frame.columns, files, ids, tuple(real_ids), time_zone)
         num_skipped = 0
+        if files is not None:
+            _refuse_lacking_columns(spark, frame, columns, on_null)
         if on_null == "skip":
             num_skipped = frame.filter(frame["text"].isNull()).count()
             frame = frame.filter(frame["text"].isNotNull())
@@ -313,6 +315,23 @@ def _refuse_other_types(spark: SparkSession, files: Sequence[str], columns: Colu
         for name in filter(None, columns.model_dump().values()):
             if name in kinds and first.setdefault(name, kinds[name]) != kinds[name]:
                 raise CorpusError(f"{file} column {name}: is {kinds[name]} there, and {first[name]} in {files[0]}")
+
+
+def _refuse_lacking_columns(spark: SparkSession, frame: DataFrame, columns: Columns, on_null: OnNull) -> None:
+    """Raise `CorpusError` for a file that lacks a column, all of which Spark reads as null: a text that may be null, or
+    what a detector or the split looks at."""
+    from pyspark.sql.functions import count
+
+    checked = {"doc_id", "individual_id", *(["text"] if on_null == "stop" else []), FILE, ROW}  # null is an error there
+    if not (names := [name for name in frame.columns if name not in checked]):
+        return
+    counts = frame.groupBy(FILE).agg(*(count(f"`{name}`").alias(name) for name in names)).collect()
+    for file, *there in sorted(row for row in map(tuple, counts) if 0 in row):
+        own = {name.lower() for name in spark.read.parquet(_escape_glob(unquote(file))).columns}
+        for name, num in zip(names, there, strict=True):
+            given = name.removeprefix(SOURCE_COLUMN) if name.startswith(SOURCE_COLUMN) else getattr(columns, name)
+            if not num and given.lower() not in own:
+                raise CorpusError(f"{unquote(urlparse(file).path)}: column {given} is missing")
 
 
 def _paths(spark: SparkSession, documents: Any) -> list[str]:
