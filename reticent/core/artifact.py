@@ -571,7 +571,8 @@ def delete_artifact(path: Path) -> None:
 
 
 def nest_artifact(path: Path, name: str) -> None:
-    """Move the artefact at ``path`` to its own subfolder ``path/name`` atomically; do nothing if there is none."""
+    """Move the artefact at ``path`` into its own subfolder ``path/name`` atomically, to make room for others beside it;
+    do nothing if there is none at ``path``."""
     if not (path / MANIFEST).exists():
         return
     with locked(path):

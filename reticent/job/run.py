@@ -446,7 +446,7 @@ class Run:
             raise ArtifactError(f"{self.folder}: cannot be written ({error.strerror})") from None
 
     def recover(self) -> None:
-        """Delete unfinished files of an interrupted run, once, before anything can fail."""
+        """Delete the unfinished files that an interrupted run left in the run folder; later calls do nothing."""
 
         if not self._recovered:
             recover_folder(self.folder)

@@ -90,7 +90,8 @@ class Samples:
 
 
 def require_matching_text(store: TokenStore, text: SampledText, policy: Policy) -> TextCheck:
-    """Check a token store against sampled text and return the result; `ArtifactError` where they differ."""
+    """Compare the token ids and flags of a store with those that sampled text has under the policy, and return the
+    counts; raise `ArtifactError` where they differ."""
     check = text.check(store, policy)
     if not check.holds:
         raise ArtifactError(f"tokens: {check.failure()}")

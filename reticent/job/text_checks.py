@@ -82,8 +82,8 @@ class _Reader:
         self._text: CheckedText | None = None
 
     def check(self, name: str, splits: tuple[str, ...], policy: Policy) -> TextCheck:
-        """Check a token store's protection flags against the text of its documents, unless the run folder has the
-        result of this check. Return the result.
+        """Return whether the flags of the token store ``name`` follow from the text of its documents, with the counts:
+        read from the run folder if this was checked before, else checked now.
         """
         run = self._run
         place = f"{KIND}/{name.removeprefix('tokens/')}"

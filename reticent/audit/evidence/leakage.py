@@ -283,8 +283,7 @@ class Gap:
     gap: Annotated[Estimate, OVER_INDIVIDUALS]
 
     def withhold_small_counts(self, raw: Gap, cell: int) -> Gap:
-        """Return publishable means of members and held-out individuals: their difference is removed if either mean is
-        withheld."""
+        """Return a publishable copy: the difference of the two means is removed if either mean is withheld."""
         return (
             replace(self, gap=self.gap.withheld(cell)) if any(map(is_withheld, (self.members, self.heldout))) else self
         )

@@ -694,8 +694,9 @@ def _base_may_know_members(model: ModelEvidence, audit: AuditEvidence) -> bool:
 
 
 def _control_models(model: ModelEvidence, audit: AuditEvidence) -> list[ModelEvidence]:
-    """Return the unprotected models in which the attacks on this model should succeed: its twin, and models of the same
-    base that were trained at least `LONGER` times as long, or as long on repeated documents."""
+    """Return the unprotected models in which the attacks on this model should succeed: the one trained alike but
+    without protection (its twin), and models of the same base that were trained at least `LONGER` times as long, or
+    equally long on repeated documents."""
     if is_elsewhere(audit):  # nothing is known of any training: no model of it is a control
         return []
     twin = _unprotected_twin(model, audit.models)

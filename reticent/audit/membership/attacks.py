@@ -86,11 +86,11 @@ def wbc_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
 
 
 def ez_score(target: TokenScores, base: TokenScores, *_: Any) -> np.ndarray:
-    """Return the summed gain in log-probability over the base model divided by the summed loss, over the tokens that
-    the model does not rank first (Ilić et al. 2026).
+    """Return for each document the sum of the rises of log-probability over the base model divided by that of the
+    falls, both over the tokens that the model does not rank first (Ilić et al. 2026).
 
-    Gains and losses are sums of differences of log-probabilities. The score is infinite if there is no loss, for
-    example if the model predicts every token: such a text is memorised, which is the strongest sign of membership.
+    The score is infinite if there is no fall, for example if the model predicts every token: such a text is memorised,
+    which is the strongest sign of membership.
     """
     gain = target.log_probs - base.log_probs
     wrong = target.scored & (target.rank > 0) & ~np.isnan(gain)  # the most likely token is another one

@@ -126,8 +126,8 @@ def holds_chance(auc: Estimate) -> bool:
 
 
 def verdict_by_interval(auc: Estimate | None) -> str | None:
-    """Return "distinguishable", or the verdict for the opposite direction, if the interval of an AUC lies above or
-    below 0.5; None if it contains 0.5 or is missing."""
+    """Return the verdict on a membership attack by the interval of its AUC: `DISTINGUISHABLE` if it lies above 0.5,
+    `OTHER_WAY` if below, None if it contains 0.5 or is missing."""
     if auc is None or holds_chance(auc):
         return None
     return DISTINGUISHABLE if is_over_chance(auc) else OTHER_WAY

@@ -113,7 +113,7 @@ class ShownModel:
 
     @property
     def verdict_mark(self) -> Mark:
-        """Machine-readable `Mark` that states the overall verdict on the model."""
+        """`Mark` (model, risk, number, outcome) of sentences on the overall verdict, for programs."""
         return Mark(self.name, "all", "verdict", self.risks.outcome if self.risks else NOT_SHOWN)
 
     def mark(self, number: str, outcome: str) -> Mark:
@@ -323,8 +323,8 @@ def found_number(result: RiskResult, words: Texts) -> str:
 
 
 def deciding_marks(row: ModelRisks) -> list[Mark]:
-    """Return machine-readable marks of the risks that decide the verdict on a model, those whose outcome equals the
-    verdict; without any, one mark of the verdict itself."""
+    """Return the `Mark` (model, risk, number, outcome) of each risk that decides the verdict on a model, as its outcome
+    equals the verdict; if there is none, that of the verdict itself."""
     found = [risk_mark(row, r) for r in row.results if r.relevant and r.outcome == row.outcome]
     return found or [Mark(model_name(row.recipe, row.model), "all", "verdict", row.outcome)]
 

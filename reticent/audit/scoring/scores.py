@@ -86,7 +86,8 @@ def _gpu_kernel(device: torch.device) -> Callable[[torch.Tensor, torch.Tensor], 
 
 
 def _columns_by_torch(logits_NV: torch.Tensor, true_N: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return the six arrays of `score_logits`, computed by torch in float32 even where mixed precision is on."""
+    """Return log p of the true token, its rank and the other four arrays of `score_logits`, computed by torch in
+    float32 even where mixed precision is on."""
     with torch.autocast(logits_NV.device.type, enabled=False):  # it would take the products for those of a model
         return _torch_columns(logits_NV, true_N)
 

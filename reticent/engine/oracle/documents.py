@@ -47,8 +47,9 @@ class WordTable(dict[str, int]):
         return Seen(integer_codes(surfaces), *(np.array(each, dtype=bool) for each in (spreads, own, small)))
 
     def seen_surfaces(self, surface: str) -> list[str]:
-        """Return each distinct spelling without its invisible characters, in the form in which words are compared:
-        unchanged, case-folded or fully normalised, as ``surface`` says ("exact", "casefold" or "fold")."""
+        """Return for each spelling of the table the form in which it is compared with others: without invisible
+        characters and, as ``surface`` says, otherwise unchanged ("exact"), case-folded ("casefold") or fully normalised
+        ("fold")."""
         return _normalise_words([IGNORABLE.sub("", word) for word in self], surface)
 
 

@@ -305,8 +305,8 @@ def _progress_of_part(advance: Callable[..., None], index: int, count: int) -> C
 
 
 def read_results(run: Run) -> list[ClassificationEvidence]:
-    """Return the measured classifiers and taggers of a run, one result for each head section and model, with rows for
-    baselines, base model and every checkpoint.
+    """Return what was measured of a run's classifiers and taggers: one result for each section (``[classify]``,
+    ``[tag]``) and model, whose rows are the baselines, the base model and every checkpoint.
     """
 
     results: dict[tuple[str, str], ClassificationEvidence] = {}

@@ -126,7 +126,8 @@ def _vocabulary_entry(run: Run, budget: Budget, noise: Noise, words: Words, thre
 
 
 def _budgets(run: Run) -> list[Budget]:
-    """Return the budgets that the trainings of a job are charged to; the run folder's own if there is no DP-SGD."""
+    """Return the privacy budgets that the private trainings of a job are charged to; that in the run folder if
+    no training is private."""
     found = {}
     for model in run.job.model:
         if run.job.training(model).dp is not None and (budget := budget_of(privacy_of(run, model))):

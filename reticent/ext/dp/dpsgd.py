@@ -453,7 +453,8 @@ class GhostClipping(_PerUnit, GradSampleHooks):
                 norms[weight] = (_bias_norms_of_uses if weight.ndim == 1 else _weight_norms_of_uses)(laid)
 
         def add_up(factor_U: torch.Tensor) -> Samples:
-            """Return weight -> sum of the units' gradients, each times its unit's factor."""
+            """Return for each weight the sum of the privacy units' gradients, each times its unit's factor (U,): as a
+            rule the factor that clips it."""
             sums = {weight: torch.einsum("u,u...->...", factor_U, each) for weight, each in whole.items()}
             factor_B = factor_U[self.rows.units_B]
             for use, back in ghosts:

@@ -385,8 +385,8 @@ class Job(JobSettings):
         return get_recipe(name, also=self.recipes)
 
     def protection(self, recipe: str) -> Policy:
-        """Return the protection policy of a recipe: ``[protect]``, changed by the job's own table of the recipe and by
-        the recipe's source of words (counted, public or private)."""
+        """Return the protection policy of a recipe: ``[protect]``, with the settings that the job's table of this
+        recipe changes, and the recipe's list of words anybody may use (counted in the corpus, public or private)."""
         own, words = self.recipes.get(parted_name(recipe)[0]), self.recipe(recipe).words
         policy = self.protect if own is None else own.protection(self.protect)
         return policy if words == "counted" else policy.model_copy(update={"words": words})

@@ -67,8 +67,8 @@ def _check_tokens_while_training(run: Run, tokens: str, advance: Callable[..., N
     digest, looked = run.fingerprints.of(tokens), time.monotonic()
 
     def advance_and_check(*done: Any, **about: Any) -> None:
-        """Pass the progress on to ``advance``. If `LOOK_AGAIN` seconds have passed since the last check, check first
-        that the tokens' fingerprint has not changed.
+        """Call ``advance`` with the progress. Every `LOOK_AGAIN` seconds check before that the files of the tokens have
+        not changed, and raise an error if they have.
         """
         nonlocal looked
         if time.monotonic() - looked >= LOOK_AGAIN:
