@@ -9,8 +9,10 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -248,6 +250,32 @@ def test_a_ledger_says_from_which_step_it_counts(tmp_path: Path) -> None:
     resumed.train()  # from the beginning, with the weights that were trained: a second training
     again = json.loads((tmp_path / "resumed.json").read_text())
     assert again["batches"] == said[0]["batches"] + said[1]["batches"]
+
+
+def test_threads_that_share_a_guard_lose_no_target(tmp_path: Path) -> None:
+    """As Trainer's do on a machine with several GPUs: it calls replicas of the model in threads (DataParallel)."""
+    store, tokenizer = random_store(4000, length=40, last_id=300), load_tokenizer(toy_tokenizer("gpt2"))
+    dataset = protected_dataset(store, get_recipe("ppclm"), tokenizer, window_length=64)
+    collator, model = ProtectedCollator(dataset), toy_model("gpt2").train()
+    guard = guard_model(model)
+    batches = [collator([dataset[at] for at in (first, first + 1)]) for first in range(0, len(dataset) - 1, 2)]
+    together = threading.Barrier(2)
+
+    def replica(half: int) -> None:
+        for batch in batches[half : len(batches) // 2 * 2 : 2]:
+            together.wait()
+            guard._before_forward(model, (), dict(batch))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(2) as threads:
+            list(threads.map(replica, (0, 1)))
+    finally:
+        sys.setswitchinterval(interval)
+    guard.write(tmp_path / "threads.json")
+    assert guard.batches == len(batches) // 2 * 2
+    assert verify_guarded(tmp_path / "threads.json", dataset).mismatches == []
 
 
 def test_a_protected_token_gets_no_gradient_and_the_loss_is_the_own_loops(tmp_path: Path) -> None:

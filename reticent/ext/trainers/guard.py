@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +38,9 @@ FORMAT = "reticent.guarded-training/2"
 #: log-probability of each label, (B, T).
 OF_THE_LABELS = ("loss", "aux_loss", "log_probs")
 COUNTS = ("eligible", "protected", "targets")
+#: Held while a batch is counted: the replicas of `torch.nn.DataParallel` are threads that share a guard. It belongs to
+#: no guard, for a model is copied and pickled with its hooks.
+_COUNTING = threading.Lock()
 
 
 @dataclass(eq=False)
@@ -93,16 +97,17 @@ class TargetGuard:
         content["processes"] = processes or [self.targets()]
         write_private(Path(path), json.dumps(content, indent=1).encode())
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _before_forward(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """Hook before the forward pass: remove ``permitted`` from the arguments, and in training mode check the labels
         against it."""
         permitted, index = kwargs.pop(PERMITTED, None), kwargs.pop(TOKEN_INDEX, None)
         if model.training:
-            self._check(kwargs, permitted)
-            self._mark(kwargs["labels"], index)
+            with _COUNTING:
+                self._check(kwargs, permitted)
+                self._mark(kwargs["labels"], index)
         return args, kwargs
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _mark(self, labels: torch.Tensor, index: torch.Tensor | None) -> None:
         """Mark the tokens of a batch that are targets, by their token index; both (B, T)."""
         is_target = labels != IGNORE_INDEX
