@@ -212,10 +212,14 @@ def test_targets_are_looked_up_among_the_tokens_and_flags_that_are_there(guarded
     ):
         verdict = verify_guarded(tmp_path / "anybody.json", protected_dataset(store, recipe, tokenizer))
         assert any(said in mismatch for mismatch in verdict.mismatches)
-    for broken in (b"{}", b'{"format": "reticent.guarded-training/1"}', guarded_ledger.read_bytes()[:-40]):
+    text_for_number = json.dumps(json.loads(guarded_ledger.read_text()) | {"targets": "5"}).encode()
+    earlier = b'{"format": "reticent.guarded-training/1"}'
+    for broken in (b"{}", earlier, guarded_ledger.read_bytes()[:-40], text_for_number):
         (tmp_path / "broken.json").write_bytes(broken)
         with pytest.raises(ArtifactError, match="ledger of a guarded trainer"):
             verify_guarded(tmp_path / "broken.json", dataset_of("gpt2"))
+    with pytest.raises(PolicyError, match="expected a dataset of"):
+        verify_guarded(guarded_ledger, datasets.Dataset.from_dict({"input_ids": [[1, 2]]}))
 
 
 @pytest.mark.parametrize("persistent", [False, True])
@@ -502,6 +506,9 @@ def test_what_cannot_be_watched_or_handed_out_is_refused(tmp_path: Path) -> None
     dataset = dataset_of("gpt2")
     with pytest.raises(TrainingError, match="window"):
         ProtectedCollator(dataset)([{"input_ids": [1, 2]}])
+    other = protected_dataset(random_store(30, length=9, last_id=300), get_recipe("ppclm"), tokenizer)
+    with pytest.raises(TrainingError, match="rows of joined datasets"):
+        ProtectedCollator(dataset)([datasets.concatenate_datasets([dataset, other])[len(dataset)]])
 
 
 def test_evaluation_is_not_checked_and_teaches_nothing_and_the_guard_comes_off(
@@ -793,6 +800,10 @@ def test_a_guarded_training_on_a_run_is_verified_by_a_command(
     (tmp_path / "changed.json").write_text(json.dumps(content))
     assert command("train", hospital_run.folder, "--verify", tmp_path / "changed.json", "-q") == 1
     assert "no tokens of" in capsys.readouterr().err
+    del content["recipe"]
+    (tmp_path / "changed.json").write_text(json.dumps(content))
+    assert command("train", hospital_run.folder, "--verify", tmp_path / "changed.json", "-q") == 1
+    assert "names no recipe" in capsys.readouterr().err
 
 
 def test_a_dataset_is_read_as_documents_with_its_filter_and_selection() -> None:

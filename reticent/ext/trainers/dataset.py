@@ -193,12 +193,16 @@ class ProtectedCollator:
         Raises
         ------
         TrainingError
-            Rows without the number of their window, as after packing; or, which nothing here can cause, a protected
-            token is a target.
+            Rows without the number of their window, as after packing, or of joined datasets; or, which nothing here
+            can cause, a protected token is a target.
         """
         if not all("window" in row for row in rows):
             raise TrainingError("ProtectedCollator: rows without their window; use with_permitted(collator) for such")
         batch = self.source.windows.gather(np.array([row["window"] for row in rows], dtype=np.int64))
+        # Datasets that were joined have only numbers of windows, of one or the other.
+        given = np.concatenate([np.asarray(row.get("input_ids", ())) for row in rows])
+        if not np.array_equal(given, batch.input_ids[batch.attention != 0]):
+            raise TrainingError("ProtectedCollator: rows of joined datasets; join their documents in one run instead")
         targets = make_targets(
             batch,
             self.source.recipe,

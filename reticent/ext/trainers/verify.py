@@ -8,6 +8,7 @@ checksum of these tokens' numbers and ids.
 from __future__ import annotations
 
 import base64
+import operator
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reticent.core.errors import ArtifactError
+from reticent.core.errors import ArtifactError, PolicyError
 from reticent.core.json_toml import parse_json
 from reticent.engine.kernels import mark_tokens
 from reticent.engine.schema import IGNORE_INDEX
@@ -40,13 +41,18 @@ def read_guarded_ledger(path: Path | str) -> dict[str, Any]:
     `ArtifactError` if it cannot be read, is incomplete, or of a version that did not note targets."""
     try:
         content = parse_json(Path(path).read_bytes())
-        if content["format"] != FORMAT:
-            raise ArtifactError(f"{path}: expected the ledger of a guarded trainer, {FORMAT}; train once more for one")
+        if content.get("format") != FORMAT:
+            raise ArtifactError(
+                f"{path}: expected the ledger of a guarded trainer, {FORMAT}. One of `reticent train` is verified by "
+                "`reticent train --verify LEDGER`, without RUN; one of an earlier version names no targets: train once "
+                "more"
+            )
         for process in content["processes"]:
             packed = zlib.decompress(base64.b64decode(process["marks"], validate=True))
             process["marks"] = np.frombuffer(packed, np.uint8)
-            _ = int(process["checksum"], 16), int(process["without_index"])
-        _ = [int(row[name]) for row in (content, *content["epochs"]) for name in (*COUNTS, "violations")]
+            _ = int(process["checksum"], 16), operator.index(process["without_index"])
+        counts = [row[name] for row in (content, *content["epochs"]) for name in (*COUNTS, "violations")]
+        _ = [*map(operator.index, (*counts, content.get("first_step", 0)))], content.get("recipe", {}).get("name")
     except OSError as error:
         if error.errno is None:  # ours
             raise
@@ -81,6 +87,8 @@ def verify_guarded(
     ------
     ArtifactError
         The ledger cannot be read.
+    PolicyError
+        The dataset is none of these.
     """
     content = read_guarded_ledger(ledger)
     wrong = _faults_of_claims(content)
@@ -97,6 +105,8 @@ def verify_guarded(
     eligible = protected = violations = others = 0
     for start in range(0, len(dataset), _ROWS):
         rows = dataset[start : start + _ROWS]
+        if not {PERMITTED, TOKEN_INDEX} <= set(rows):
+            raise PolicyError("verify_guarded: expected a dataset of protected_dataset, Run.dataset or chat_dataset")
         permitted, index = (np.concatenate([*map(np.asarray, rows[name])]) for name in (PERMITTED, TOKEN_INDEX))
         eligible += int(np.count_nonzero(permitted >= 0))
         protected += int(np.count_nonzero(permitted == PROTECTED))
@@ -163,6 +173,11 @@ def verify_guarded_run(
     """
     content = read_guarded_ledger(ledger)
     recipe = content.get("recipe", {}).get("name")
+    if recipe is None:
+        raise ArtifactError(
+            f"{ledger}: names no recipe, for its rows did not come straight from Run.dataset (an own loop, packed or "
+            "listed rows, conversations): verify it by reticent.trainers.verify_guarded, with the dataset made again"
+        )
     for model in run.job.model:
         if recipe in model.recipes:
             dataset = dataset_of_run(run, recipe, model.name)
