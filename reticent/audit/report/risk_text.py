@@ -34,6 +34,7 @@ from reticent.audit.judgement.verdict import (
     NOTHING_FOUND,
     OF_SOURCE,
     SIDES_DIFFER,
+    UNKNOWN_RECALL,
     UNSURE,
     WIDE,
     WITHOUT_POWER,
@@ -268,6 +269,8 @@ class Cell(NamedTuple):
     interval: str
     threshold: str
     reason: str
+    #: What holds of this risk for all models: it stands in the head.
+    of_all: str
     mark: Mark
     #: A sentence on the surest finding, if another number decides.
     found: str = ""
@@ -365,6 +368,8 @@ def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
         if what and result.differs_in_threshold:
             own = words("common.at_most", value=words.threshold(at_most, area=area))
             what = f"{what} ({own})"
+        notes = result.notes or ()
+        of_model = [note for note in notes if note != UNKNOWN_RECALL]
         yield Cell(
             title=words.evidence(RISKS[result.risk].title),
             sign=sign,
@@ -374,7 +379,8 @@ def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
             value=words.value(result.estimate, area=area, threshold=at_most) if result.estimate else "",
             interval=words.interval(result.estimate, area=area, threshold=at_most),
             threshold=words("common.at_most", value=words.threshold(result.at_most, area=result.risk in AREAS)),
-            reason=words.apart(filter(None, (_plain_reason(result, words), *map(words.evidence, result.notes or ())))),
+            reason=words.apart(filter(None, (_plain_reason(result, words), *map(words.evidence, of_model)))),
+            of_all=words.evidence(UNKNOWN_RECALL) if UNKNOWN_RECALL in notes else "",
             mark=risk_mark(model.risks, result),
             found=found_in_words(model.risks, result, words),
         )
