@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from fixtures.jobs import Recorder, content
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from reticent.core.artifact import read_manifest
 from reticent.core.errors import CorpusError, PolicyError
@@ -120,6 +121,24 @@ def test_an_index_of_objects_is_that_of_the_same_files(
 def test_compressed_csv_is_read_as_from_a_file(bucket: Any, endpoint: str, tmp_path: Path) -> None:
     put(bucket, tmp_path, "notes/a.csv.gz", "notes/b.csv.gz", compress=True)
     assert staged(tmp_path / "staged", source=address(endpoint))[0].equals(notes(0, 120))
+
+
+def test_what_reading_csv_finds_is_said_of_objects_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "hospital" / "notes"
+    folder.mkdir(parents=True)
+    for number, name in enumerate(("a.csv", "b.csv")):
+        lines = notes(60 * number).write_csv(separator=";").splitlines()
+        lines[2], lines[5] = lines[2].replace(NOTE_WORD, f'"{NOTE_WORD}'), f'{lines[5]}"'
+        (folder / name).write_text("\n".join(lines))
+    monkeypatch.setattr(Objects, "_store", (SubTreeFileSystem(str(tmp_path), LocalFileSystem()), "hospital/notes"))
+    execute(Run(parse_job({"out": str(tmp_path / "run"), "corpus": {"source": "s3://hospital/notes"}})), "corpus")
+    said = capfd.readouterr().err
+    assert "s3://hospital/notes/a.csv and 1 more: read with ; as delimiter" in said
+    assert "2 quoted values of CSV hold a line" in said
+    assert "(the first: s3://hospital/notes/a.csv row 2)" in said
+    assert NOTE_WORD not in said
 
 
 def test_another_object_is_another_version(bucket: Any, endpoint: str, tmp_path: Path) -> None:

@@ -71,14 +71,15 @@ class Reading:
     Attributes
     ----------
     found : Found, the files that were found and passed over
-    dialects : CSV file -> text on its dialect, where that was detected and is not commas, double quotes and UTF-8
-    suspects : CSV file -> (number of rows with a value that has a line like a row of its own, number of the first)
+    dialects : CSV file, or address of an object -> text on its dialect, where that was detected and is not commas,
+        double quotes and UTF-8
+    suspects : the same -> (number of rows with a value that has a line like a row of its own, number of the first)
     num_skipped : int, number of documents without a text, left out as ``corpus.on_null`` says
     """
 
     found: Found = field(default_factory=Found)
-    dialects: dict[Path, str] = field(default_factory=dict)
-    suspects: dict[Path, tuple[int, int]] = field(default_factory=dict)
+    dialects: dict[Path | str, str] = field(default_factory=dict)
+    suspects: dict[Path | str, tuple[int, int]] = field(default_factory=dict)
     num_skipped: int = 0
     #: What the first texts and the ids look like that is not as expected.
     oddities: list[str] = field(default_factory=list)
@@ -95,11 +96,11 @@ class Reading:
         """Return the sentences of `notices` that only the scan of all documents could find."""
         said = []
         for how, number in sorted(Counter(self.dialects.values()).items()):
-            first = min(file for file, other in self.dialects.items() if other == how)
+            first = min((file for file, other in self.dialects.items() if other == how), key=str)
             more = f" and {number - 1:,} more" if number > 1 else ""
             said.append(f"{first}{more}: read {how}; set corpus.delimiter, corpus.quote or corpus.encoding otherwise")
         if self.suspects:
-            file = min(self.suspects)
+            file = min(self.suspects, key=str)
             rows, first_row = sum(rows for rows, _ in self.suspects.values()), self.suspects[file][1]
             said.append(
                 f"{rows:,} quoted values of CSV hold a line that looks like a row of its own (the first: {file} row "

@@ -49,6 +49,7 @@ class Objects:
         self._settings, self._scratch = settings, scratch
         self.name = shown(str(settings.remote)).rstrip("/")
         self.passed_over = 0
+        self._reading = Reading()
         self._versions: dict[str, str] = {}
 
     @cached_property
@@ -134,9 +135,12 @@ class Objects:
             try:
                 self._copy(path, local)
                 row = 0
-                for batch in self._read(local, columns, batch_rows):
+                reading = Reading()
+                for batch in self._read(local, columns, batch_rows, reading):
                     yield batch.replace_schema_metadata({PLACE: f"{where}\0{row}".encode()})
                     row += batch.num_rows
+                self._reading.suspects.update((where, rows) for rows in reading.suspects.values())
+                self._reading.dialects.update((where, how) for how in reading.dialects.values())
             except CorpusError as error:
                 message = str(error).replace(str(local), where)
                 missing = re.search(r": column (\S+) is missing", message)
@@ -167,8 +171,14 @@ class Objects:
         if self._version_of(path) != self._versions[path]:
             raise CorpusError(f"{local}: was replaced while it was read; start again")
 
-    def _read(self, local: Path, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a local file as record batches of these columns, by the job's format."""
+    @property
+    def notes(self) -> list[str]:
+        """Sentences for the user about the CSV objects read so far: detected dialects, and suspicious rows."""
+        return self._reading.notices()
+
+    def _read(self, local: Path, columns: Sequence[str], batch_rows: int, reading: Reading) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a local file as record batches of these columns, by the job's format; ``reading`` receives
+        what is unexpected in CSV."""
         settings = self._settings
         found = FORMATS.get(settings.format) or format_of(local)
         assert found is not None
@@ -178,7 +188,7 @@ class Objects:
             dialect=settings.only(CsvDialect),
             columns=mapped,
             ids=tuple(getattr(named, name) for name in REQUIRED[:2]),
-            reading=Reading(),
+            reading=reading,
         )
         yield from Files((local,), found, csv, settings).batches(columns, batch_rows=batch_rows)
 
