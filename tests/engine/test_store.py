@@ -49,6 +49,12 @@ def words_of(draw: np.random.Generator, length: int, jumps: float) -> np.ndarray
     return np.where(draw.random(length) < 0.2, -1, np.cumsum(steps))
 
 
+def test_a_store_shows_how_large_it_is_and_nothing_of_a_document() -> None:
+    store = store_of([1200, 0, 34])
+    assert len(store) == 3
+    assert repr(store) == "TokenStore(3 documents, 1,234 tokens)"
+
+
 def assert_equal(found: TokenStore, expected: TokenStore) -> None:
     for name in (*LISTS, "doc_offsets", "individual"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
