@@ -10,7 +10,9 @@ from __future__ import annotations
 import html
 import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeGuard, TypeVar
@@ -72,6 +74,9 @@ LOOKS = {
         "M17 9.3l-3 3-2.3-2.3 3-3-3-3 2.3-2.3 3 3 3-3 2.3 2.3-3 3 3 3-2.3 2.3z",
     ),
     "other": Look("other", "#1b1f27", "#ffffff", "h", (0, (3, 2, 1, 2)), "M17 2l4.4 2.5v5l-4.4 2.5-4.4-2.5v-5z"),
+    "other 2": Look("other-2", "#9c9060", "#b4fcb4", ">", (0, (12, 3)), "M22 7l-9.5 5v-10z"),
+    "other 3": Look("other-3", "#906cfc", "#9c3ca8", "d", (0, (7, 1.5, 3, 1.5)), "M17 1l3.6 6-3.6 6-3.6-6z"),
+    "other 4": Look("other-4", "#3c0054", "#3c6c78", "p", (0, (1, 1, 1, 4)), "M17 1.8l5 3.7-1.9 5.9h-6.2l-1.9-5.9z"),
 }  # fmt: skip
 INK, SOFT, GRID, PAPER = "#27303d", "#5f6875", "#e4e8ed", "#fefefe"
 #: Colour in the SVG -> CSS variable that a page may set.
@@ -111,10 +116,10 @@ STYLE: Any = {
 def family(recipe: str) -> str:
     """Return the name of a recipe's plot style, a key of `LOOKS`, from the recipe's name. A classifier or a tagger has
     the style of the language model that it starts from."""
-    recipe = recipe.rpartition("/")[2]
+    recipe = _language_recipe(recipe)
     if recipe == "base":
         return "base"
-    stem = re.fullmatch(r"(dp-|dpp|ipp|pp|)(?:mlm|clm)(a?)(-surrogate)?", parted_name(recipe)[0])
+    stem = re.fullmatch(r"(dp-|dpp|ipp|pp|)(?:mlm|clm)(a?)(-surrogate)?", recipe)
     if stem is None:
         return "other"
     if stem[3]:
@@ -131,9 +136,33 @@ def family(recipe: str) -> str:
     return named[stem[1]]
 
 
+#: Recipes of the family "other" that are told apart, in order.
+_OTHERS: ContextVar[tuple[str, ...]] = ContextVar("_OTHERS", default=())
+
+
+@contextmanager
+def telling_apart(recipes: Iterable[str]) -> Iterator[None]:
+    """Context manager in which recipes of the family "other", such as those that the job defines, have a plot style
+    each, in this order, as far as there are enough."""
+    token = _OTHERS.set(tuple(dict.fromkeys(_language_recipe(name) for name in recipes if family(name) == "other")))
+    try:
+        yield
+    finally:
+        _OTHERS.reset(token)
+
+
+def _language_recipe(recipe: str) -> str:
+    """Return the recipe of the language model that a classifier or a tagger starts from, without its epsilon."""
+    return parted_name(recipe.rpartition("/")[2])[0]
+
+
 def look_of(recipe: str) -> Look:
     """Return the plot style of a recipe: colours, marker and line."""
-    return LOOKS[family(recipe)]
+    found, others = family(recipe), _OTHERS.get()
+    if found == "other" and (name := _language_recipe(recipe)) in others:
+        looks = [look for known, look in LOOKS.items() if known.startswith("other")]
+        return looks[others.index(name) % len(looks)]
+    return LOOKS[found]
 
 
 def key(recipe: str) -> str:

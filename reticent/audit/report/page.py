@@ -109,7 +109,8 @@ def write_report(folder: Path | str, audit: AuditEvidence, *, language: Language
     heads = audit.heads and with_attack_verdicts(average_over_seeds(audit.heads, audit.cell))
     shown = replace(audit, models=with_attack_verdicts(means), classification=task, heads=heads)
     # Whatever the language, the models of the verdict are those before the means over seeds.
-    page = _render(shown, Texts(language), audit)
+    with figure.telling_apart(model.recipe for model in (*audit.models, *(heads or ()))):
+        page = _render(shown, Texts(language), audit)
     claims = [claim for claim in FORBIDDEN if claim in page.lower()]
     if claims:
         raise ArtifactError(f"the page would say {claims[0]!r}, which no report may")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from reticent.audit.evidence.corpus import RetentionRow
 from reticent.audit.judgement.rows import RISKS, Subject
 from reticent.audit.membership.validity import CHANCE, INVALID, NO_POWER, holds_chance
-from reticent.audit.report.figure import look_of
+from reticent.audit.report.figure import family, look_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,8 +127,7 @@ def last_of(models: Sequence[ModelEvidence], group: Group) -> list[ModelEvidence
 
 def about_recipe(recipe: str, t: Texts) -> str:
     """Return a few words on what a recipe does, by its name; empty for a recipe that the job defines."""
-    slug = look_of(recipe).slug
-    return "" if slug == "other" else t(f"recipes.{slug}")
+    return "" if family(recipe) == "other" else t(f"recipes.{look_of(recipe).slug}")
 
 
 #: Utility below which a model has learned so little that its Privacy has little meaning.

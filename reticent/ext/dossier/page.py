@@ -31,7 +31,7 @@ from reticent.audit.membership.validity import CHANCE, INVALID
 from reticent.audit.near_copies import near_copies_lines
 from reticent.audit.report import plots
 from reticent.audit.report.environment import template_environment
-from reticent.audit.report.figure import key
+from reticent.audit.report.figure import key, telling_apart
 from reticent.audit.report.risk_text import ShownModel, outcome_in_words, risk_mark, shown_models, verdicts_on
 from reticent.audit.report.selectors import ordinary_utility, strongest_attack
 from reticent.audit.texts import Language, Marked, Texts
@@ -140,37 +140,38 @@ def render(evidence: DossierEvidence, language: Language, languages: Sequence[La
         (words(group), [_answer_question(question, context, printed) for question in questions])
         for group, questions in EXAMINED
     ]
-    page = template_environment(words, "reticent.ext.dossier").get_template("dossier.html.j2").render(
-        lang=language, others=[
-            (other, page_name(other, languages, "html"), Texts(other)("dossier.in_this_language"))
-            for other in languages if other != language
-        ],
-        evidence=evidence, audit=audit, declared=evidence.declared, models=language_models, cell=audit.cell,
-        day=words.date(evidence.created), version=audit.versions.get("reticent", "–"),
-        verdicts=verdicts_on(models, words),
-        utility={model.letter: _format_utility(model, words) for model in language_models},
-        flow=[sentence for fact in ("documents", "split", "copies", "detection", "protection", "recipes")
-              for sentence in FACTS[fact](context)],
-        adversaries=[(who, [(test, test.coverage(context)) for test in who.tests]) for who in ADVERSARIES],
-        criteria=criteria, likelihoods=likelihoods, examined=examined, width=WIDTH,
-        key=lambda recipe: _for_print(key(recipe)),
-        picture=list(map(_for_print, plots.tradeoff_panels([model.evidence for model in language_models], words))),
-        not_made=[(who, test, test.reason_not_made(context)) for who, test in tests_not_made(context)],
-        copies=list(attacked_copies(context)), access=list(FACTS["release"](context)),
-        counted=ACCESS.get(str(setting(audit, "dossier", "access")), ()),
-        elsewhere=isinstance(setting(audit, "subject"), Mapping), not_made_on=list(not_made_on(context)),
-        near_copies=list(near_copies_lines(audit, words)),
-        facts=lambda name: list(FACTS[name](context)), paragraphs=crosswalk()["paragraphs"],
-        crossed=list(crosswalk_rows(context, printed)),
-        impact=list(filled_fields(context)), feared=FEARED, levels=LEVELS, outcomes=_distinct_verdicts(models),
-        reads_identifiers=any(
-            model.recipe is None or not model.recipe.replaces_identifiers
-            for model in models if not model.is_unprotected
-        ),
-        protects_rare=any(
-            model.recipe is None or model.recipe.protected_flags & INDIRECT for model in language_models
-        ),
-    )  # fmt: skip
+    with telling_apart(model.recipe for model in (*audit.models, *(audit.heads or ()))):
+        page = template_environment(words, "reticent.ext.dossier").get_template("dossier.html.j2").render(
+            lang=language, others=[
+                (other, page_name(other, languages, "html"), Texts(other)("dossier.in_this_language"))
+                for other in languages if other != language
+            ],
+            evidence=evidence, audit=audit, declared=evidence.declared, models=language_models, cell=audit.cell,
+            day=words.date(evidence.created), version=audit.versions.get("reticent", "–"),
+            verdicts=verdicts_on(models, words),
+            utility={model.letter: _format_utility(model, words) for model in language_models},
+            flow=[sentence for fact in ("documents", "split", "copies", "detection", "protection", "recipes")
+                  for sentence in FACTS[fact](context)],
+            adversaries=[(who, [(test, test.coverage(context)) for test in who.tests]) for who in ADVERSARIES],
+            criteria=criteria, likelihoods=likelihoods, examined=examined, width=WIDTH,
+            key=lambda recipe: _for_print(key(recipe)),
+            picture=list(map(_for_print, plots.tradeoff_panels([model.evidence for model in language_models], words))),
+            not_made=[(who, test, test.reason_not_made(context)) for who, test in tests_not_made(context)],
+            copies=list(attacked_copies(context)), access=list(FACTS["release"](context)),
+            counted=ACCESS.get(str(setting(audit, "dossier", "access")), ()),
+            elsewhere=isinstance(setting(audit, "subject"), Mapping), not_made_on=list(not_made_on(context)),
+            near_copies=list(near_copies_lines(audit, words)),
+            facts=lambda name: list(FACTS[name](context)), paragraphs=crosswalk()["paragraphs"],
+            crossed=list(crosswalk_rows(context, printed)),
+            impact=list(filled_fields(context)), feared=FEARED, levels=LEVELS, outcomes=_distinct_verdicts(models),
+            reads_identifiers=any(
+                model.recipe is None or not model.recipe.replaces_identifiers
+                for model in models if not model.is_unprotected
+            ),
+            protects_rare=any(
+                model.recipe is None or model.recipe.protected_flags & INDIRECT for model in language_models
+            ),
+        )  # fmt: skip
     claims = [claim for claim in CLAIMS if claim in page.lower()]
     if claims:
         raise ArtifactError(f"the dossier would say {claims[0]!r}, which none may")

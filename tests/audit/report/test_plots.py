@@ -238,6 +238,17 @@ def test_recipes_are_told_apart_without_colour() -> None:
     assert families == ["base", "plain", "pseudo", "direct", "indirect", "protected", "dp", "other", "other"]
 
 
+def test_recipes_whose_names_tell_no_family_are_told_apart() -> None:
+    names = ("dp-mlm-public", "private-mlm", "ward-notes", "goldfish")
+    with figure.telling_apart(("base", "ppmlm", *names, "private-mlm-epsilon-8")):
+        looks = [figure.look_of(name) for name in names]
+        assert figure.look_of("ward/ward-notes") == looks[2]
+        assert figure.look_of("private-mlm-epsilon-8") == looks[1]
+        assert figure.look_of("ppmlm") == figure.LOOKS["protected"]
+    assert len({look.slug for look in looks}) == len(names)
+    assert figure.look_of("private-mlm") == figure.LOOKS["other"]
+
+
 def luminance(colour: str) -> float:
     parts = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
     return float(np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722])

@@ -136,6 +136,16 @@ def test_the_page_is_well_formed_and_can_be_walked(page: Page) -> None:
     assert all(svg.get("role") == "img" and len(svg.get("aria-label", "")) > 40 for svg in images)
 
 
+def test_two_recipes_that_a_job_names_have_two_looks(render: Callable[[dict[str, Any]], Page], tmp_path: Path) -> None:
+    audit = tiny_audit()
+    for entry in audit["models"]:
+        entry["recipe"] = {"mlm": "ward-notes", "ppmlm": "other-notes"}.get(entry["recipe"], entry["recipe"])
+    render(audit)
+    page = (tmp_path / "report.html").read_text()
+    assert "var(--r-other," in page
+    assert "var(--r-other-2," in page
+
+
 def test_tables_scroll_in_a_box_that_the_keyboard_reaches(page: Page) -> None:
     boxes = [div for div in page.iter("div") if div.get("class") == "scroll"]
     assert len(boxes) == len(list(page.iter("table"))) >= 7
