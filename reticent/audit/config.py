@@ -585,7 +585,9 @@ class SubjectConfig(Section):
         The names of copies (``also``) must be valid, and the settings of an endpoint must go together.
         """
         if sum(given is not None for given in (self.members, self.column, self.others)) != 1:
-            raise ValueError("give one of members, column and others: who was trained on")
+            raise ValueError(
+                "give one of members, column and others (audit-model: --members or --others): who was trained on"
+            )
         if wrong := [name for name in self.also if name in TAKEN or not name.isidentifier()]:
             raise ValueError(f"also: {wrong[0]!a} cannot be the name of a copy")
         if self.endpoint is not None and (self.base is None or self.also or self.objective != "clm"):

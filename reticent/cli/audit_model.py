@@ -11,7 +11,7 @@ from reticent.cli.options import AsJson, Detector, Out, Quiet, Set, is_job, job_
 from reticent.cli.runs import execute_job
 from reticent.core.errors import PolicyError
 from reticent.job.config.job import BY_LOG_PROBS
-from reticent.trainer.given import is_headless, objective_of, positions_of
+from reticent.trainer.given import is_headless, local_folder, objective_of, positions_of
 
 #: Tokens of a whole passage with the longest prefix that is asked for: a model that reads fewer is not asked.
 WHOLE = 100
@@ -47,15 +47,16 @@ def audit_model(
         str | None,
         typer.Option(
             metavar="LIST|column:NAME",
-            help="Who was trained on: a text file with the id of one individual a line, or a column of the documents "
-            "(true or false).",
+            help="Who was trained on, or --others: a text file with the id of one individual a line, or a column of "
+            "the documents (true or false).",
         ),
     ] = None,
     others: Annotated[
         str | None,
         typer.Option(
             metavar="SOURCE",
-            help="Or: documents of people it was not trained on, where those of --documents all were.",
+            help="In place of --members: documents of people it was not trained on, where those of --documents all "
+            "were.",
         ),
     ] = None,
     base: Annotated[
@@ -70,8 +71,8 @@ def audit_model(
         str | None,
         typer.Option(
             metavar="NAMES",
-            help="Copies to judge beside it, by commas, in one table: merged (rounded as the base is stored), int8 "
-            "(eight bits a weight), or NAME=FOLDER.",
+            help="Copies to judge beside it, separated by commas, in one table: merged (rounded as the base is "
+            "stored), int8 (eight bits a weight), or NAME=FOLDER.",
         ),
     ] = None,
     endpoint: Annotated[
@@ -94,13 +95,17 @@ def audit_model(
     """Audit a model that was trained elsewhere, from its files and a list of who it was trained on.
 
     No training, and no run before it. Attacks that need a training of one's own are not made, each with its reason on
-    the page, so the best word is that nothing was found. Nothing is sent anywhere but to an --endpoint; weights in
-    pickle and code of the model are never read.
+    the page, so the best verdict is "nothing found". Nothing is sent anywhere but to an --endpoint; weights in pickle
+    and code of the model are never read.
     """
     if is_job(documents):
         raise PolicyError(
             f"{documents}: has settings of its own; name the model in its table [subject], and use `reticent run`"
         )
+    if not endpoint:
+        local_folder(model, "MODEL")
+    elif base is None:
+        raise PolicyError("--endpoint: needs --base, whose tokenizer cuts the texts")
     objective = objective_of(base if endpoint and base else model, base)
     subject: dict[str, Any] = {"model": model, "base": base, "statement": statement, "others": others}
     if objective is None and not any(each.startswith("subject.objective=") for each in settings or []):

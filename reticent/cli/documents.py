@@ -79,18 +79,28 @@ class DateOrder(Enum):
 
 
 def synth(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write: documents/, records.parquet, public/.")],
+    out: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT",
+            help="Folder to write: documents/ and records.parquet; public/ and diagnoses with their options.",
+        ),
+    ],
     individuals: Annotated[int, typer.Option(help="Number of individuals.")] = 1000,
     words_per_document: Annotated[int, typer.Option(help="Words a note has on average.")] = 150,
     documents_per_individual: Annotated[float, typer.Option(help="Notes an individual has on average.")] = 2.5,
     vocabulary: Annotated[
-        int, typer.Option(help="Invented words that notes draw from, for a corpus as rich as a real one: 350000.")
+        int,
+        typer.Option(help="Number of invented words that notes also draw from; 350000 is as rich as a real corpus."),
     ] = 0,
     public_documents: Annotated[
         int, typer.Option(help="Documents of public text, for a stand-in foundation model.")
     ] = 0,
     diagnoses: Annotated[
-        bool, typer.Option("--diagnoses", help="Also diagnoses that nothing else goes with, for \\[audit.diagnoses].")
+        bool,
+        typer.Option(
+            "--diagnoses", help="Also diagnoses that are independent of everything else, for \\[audit.diagnoses]."
+        ),
     ] = False,
     language: Annotated[
         list[str] | None,

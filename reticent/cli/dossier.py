@@ -123,9 +123,12 @@ def export(
     run_folder: RunFolder,
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Name of the model section, such as gpt2.")],
     recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="Recipe that it was trained with.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the model that leaves: new or empty.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder to write the model and its card (README.md) to: new or empty.")
+    ],
     epoch: Annotated[
-        int | None, typer.Option(metavar="<int>", help="Checkpoint (default: the last, which the verdict is about).")
+        int | None,
+        typer.Option(metavar="<int>", help="Epoch of the checkpoint (default: the last, which the verdict is about)."),
     ] = None,
     training: Annotated[
         int, typer.Option(metavar="<int>", help="Number of the training, where there are several seeds.")
@@ -135,8 +138,8 @@ def export(
         typer.Option(
             "--despite-verdict",
             metavar="REASON",
-            help="Export a model whose verdict is not within every threshold, be it beyond or not shown: the card has "
-            "the reason.",
+            help='Export a model whose verdict is not "within", or whose base was pre-trained on people\'s documents '
+            "without protection: the card has the reason.",
         ),
     ] = "",
     push_to_hub: Annotated[
@@ -151,7 +154,8 @@ def export(
 ) -> None:
     """Copy a model that may leave, with a card: base, licence, documents, figures, verdict, digest of the dossier.
 
-    Exit status 3 where the verdict on it is not "within". To let a model leave is a decision of its own.
+    It reads RUN/dossier. Exit status 3, and no copy, where the verdict on the model is not "within" and no
+    --despite-verdict is given. A copy is no permission: whether the model may leave is for people to decide.
     """
     from reticent.ext.dossier.export import export_with_card
 

@@ -47,7 +47,7 @@ READERS = {
 EIGHT_BITS = 127
 
 
-def _local_folder(model: str, what: str) -> Path:
+def local_folder(model: str, what: str) -> Path:
     """Return the local folder of a model (path or hub name); raise `ArtifactError` if there is none."""
     found = folder_of_model(model, download=True)
     if found is None or not found.is_dir():
@@ -87,7 +87,7 @@ def check_given(model: str, base: str | None, *, window_length: int = 0) -> None
     TrainingError
         A window is longer than its context.
     """
-    folder = _local_folder(model, "subject.model")
+    folder = local_folder(model, "subject.model")
     form = _weight_format(folder)
     for name in ("config.json", "tokenizer_config.json", ADAPTER):
         if _read_object(folder / name).get("auto_map"):
@@ -107,7 +107,7 @@ def check_given(model: str, base: str | None, *, window_length: int = 0) -> None
     if form == "adapter" and find_spec("peft") is None:
         raise ArtifactError(f"{folder}: an adapter needs peft, which is not installed; pip install reticent[dp]")
     if base is not None:
-        _local_folder(base, "subject.base")
+        local_folder(base, "subject.base")
     has_own = form != "adapter" and _has_tokenizer(folder)
     if not has_own and base is None and form != "gguf":
         raise ArtifactError(f"{folder}: no tokenizer.json; without a base that has it texts cannot be cut into tokens")
@@ -115,7 +115,7 @@ def check_given(model: str, base: str | None, *, window_length: int = 0) -> None
         own = (folder / "tokenizer.json").read_text(encoding="utf-8") if (folder / "tokenizer.json").is_file() else None
         check_base(folder, tokenizer=own, window_length=window_length)
     if base is not None and _has_tokenizer(folder):
-        parts = differing_parts(tokenizer_json_of(folder), tokenizer_json_of(_local_folder(base, "subject.base")))
+        parts = differing_parts(tokenizer_json_of(folder), tokenizer_json_of(local_folder(base, "subject.base")))
         if parts:
             raise ArtifactError(
                 f"subject.base: {base}: cuts texts otherwise than the model ({', '.join(parts)} of tokenizer.json "
@@ -180,7 +180,7 @@ def positions_of(model: str, base: str | None) -> int | None:
 def digests_of_given(model: str) -> dict[str, str]:
     """Return the SHA-256 of each file of a model as it was handed over, by file name, for comparison with the
     source."""
-    return {path.name: hash_file(path) for path in _model_files(_local_folder(model, "subject.model"))}
+    return {path.name: hash_file(path) for path in _model_files(local_folder(model, "subject.model"))}
 
 
 def _model_files(folder: Path) -> Iterator[Path]:
@@ -214,13 +214,13 @@ def write_given(model: str, base: str | None, objective: str, folder: Path, roun
     """
     from reticent.trainer.models import load_model, load_tokenizer
 
-    source = _local_folder(model, "subject.model")
+    source = local_folder(model, "subject.model")
     form, tokens_from = _weight_format(source), source
     if not _has_tokenizer(source) and form != "gguf":
         assert base is not None
-        tokens_from = _local_folder(base, "subject.base")
+        tokens_from = local_folder(base, "subject.base")
     if form == "adapter":
-        net = _merge_adapter(load_model(_local_folder(str(base), "subject.base"), objective), source)
+        net = _merge_adapter(load_model(local_folder(str(base), "subject.base"), objective), source)
     else:
         net = load_model(source, objective, complete="body" if is_headless(model) else "all")
     is_quantised = getattr(net.config, "quantization_config", None) is not None
@@ -265,7 +265,7 @@ def _round_weights(net: PreTrainedModel, rounding: str, base: str | None) -> Non
 
     with torch.no_grad():
         if rounding == "merged":
-            stored = read_json(_local_folder(str(base), "subject.base") / "config.json")
+            stored = read_json(local_folder(str(base), "subject.base") / "config.json")
             name = stored.get("dtype") or stored.get("torch_dtype") or "float32"
             kind = getattr(torch, str(name).removeprefix("torch."), torch.float32)
             for weights in net.parameters():

@@ -267,4 +267,4 @@ def test_a_run_without_a_report_has_no_dossier(run: Path, capfd: pytest.CaptureF
     assert command("dossier", run) == 1
     assert "report" in capfd.readouterr().err
     assert command("dossier", "verify", run) == 1
-    assert "no dossier here" in capfd.readouterr().err
+    assert "no dossier here (no readable SHA256SUMS); `reticent dossier RUN`" in capfd.readouterr().err

@@ -192,6 +192,24 @@ def test_one_command_leads_from_files_and_a_list_to_a_dossier(place: Path, monke
     assert load_kept_job(place / "run" / "job.json").subject is not None
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nowhere"], "MODEL: nowhere: no such folder"),
+        (["name", "--endpoint", "http://localhost:9/v1", "--allow-sending", "localhost"], "--endpoint: needs --base"),
+        (["outside"], "--members or --others"),
+    ],
+)
+def test_a_command_that_lacks_something_says_what(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    monkeypatch.chdir(place)
+    more = ["--documents", "notes.parquet", "--statement", STATEMENT, "--out", "none"]
+    assert command("audit-model", *words, *more) in (1, 2)
+    assert said in capfd.readouterr().err
+    assert not (place / "none").exists()
+
+
 @pytest.mark.parametrize("form", ["members", "column", "others"])
 def test_a_list_a_column_and_two_corpora_give_the_same_sides(place: Path, tmp_path: Path, form: str) -> None:
     given: dict[str, Any] = {

@@ -52,7 +52,9 @@ def read_sums(folder: Path) -> dict[str, str]:
     try:
         lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
-        raise ArtifactError(f"{folder}: no dossier here (no readable {SUMS})") from None
+        raise ArtifactError(
+            f"{folder}: no dossier here (no readable {SUMS}); `reticent dossier RUN` makes RUN/dossier"
+        ) from None
     found = [_LINE.fullmatch(line) for line in lines]
     digests = {match[2]: match[1] for match in found if match}
     if not all(found) or not found or len(digests) < len(found):  # of a name that stands twice, which one holds?
