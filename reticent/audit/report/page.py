@@ -21,7 +21,6 @@ from reticent.audit.evidence.corpus import CorpusEvidence, Detected, UnicityRow
 from reticent.audit.evidence.extraction import Extraction, Verdict
 from reticent.audit.evidence.inversion import InvertedKind
 from reticent.audit.evidence.json_form import to_json
-from reticent.audit.evidence.membership import KindMembership
 from reticent.audit.evidence.probe import ProbeEvidence
 from reticent.audit.evidence.rules import FORBIDDEN
 from reticent.audit.judgement.rows import GATES, PASSAGE_OF, RISKS, why_no_whole
@@ -58,10 +57,11 @@ from reticent.audit.report.selectors import (
     ordinary_utility,
     retention_rows,
     shared_objectives,
+    strongest_of,
 )
 from reticent.audit.report.table import PlotContent, draw_plots
 from reticent.audit.report.utility_plots import LIKENESS
-from reticent.audit.stats.estimate import Estimate, distance_from_chance
+from reticent.audit.stats.estimate import Estimate
 from reticent.audit.stats.seeds import (
     average_over_seeds,
     classification_over_seeds,
@@ -245,7 +245,7 @@ def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
         heads=audit.heads or [], head_attacks=_head_attacks(audit.heads or []),
         rungs=RUNGS, fewest_diagnosed=FEWEST_DIAGNOSED,
         kinds_of_word=any(m.by_kind for m in models), kind_attacks=kind_attacks,
-        strongest_of_kind=_strongest_of_kind,
+        strongest_of_kind=lambda found: strongest_of((name, one.auc) for name, one in found.attacks.items()),
         more_kind_attacks=any(
             set(found.attacks) - set(kind_attacks) for m in models for found in (m.by_kind or {}).values()
         ),
@@ -273,17 +273,6 @@ def _kind_attacks(models: Sequence[ModelEvidence]) -> list[str]:
     …) in any model, in the report's order."""
     found = {name for m in models for kind in (m.by_kind or {}).values() for name in kind.attacks}
     return [name for name in ("loss", "reference", "lira", "lira_textbook") if name in found]
-
-
-def _strongest_of_kind(found: KindMembership) -> tuple[str, Estimate] | None:
-    """Return (name, AUC) of the attack by one kind of word whose interval lies farthest from chance; None without
-    one."""
-    known = [
-        (distance_from_chance(one.auc.low, one.auc.high), name, one.auc)
-        for name, one in found.attacks.items()
-        if one.auc.low is not None and one.auc.high is not None
-    ]
-    return max(known, key=lambda row: row[0])[1:] if known else None
 
 
 def _risks_of_unknown_recall(audit: AuditEvidence) -> set[str]:

@@ -13,6 +13,7 @@ from reticent.audit.evidence.corpus import RetentionRow
 from reticent.audit.judgement.rows import RISKS, Subject
 from reticent.audit.membership.validity import CHANCE, INVALID, NO_POWER, holds_chance
 from reticent.audit.report.figure import family, look_of
+from reticent.audit.stats.estimate import distance_from_chance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -179,17 +180,19 @@ def strongest_attack(model: ModelEvidence, *, even_invalid: bool = False) -> tup
         return best.attack, best.auc
     # The best of those that are left is picked too: its interval is of those that hold at once.
     ends = (best and best.intervals) or {}
-    measured = [(name, _replace_interval(attack.auc, ends.get(name))) for name, attack in attacks.items()]
-    known = [(name, auc, auc.value) for name, auc in measured if auc.value is not None]
+    return strongest_of((name, _replace_interval(attack.auc, ends.get(name))) for name, attack in attacks.items())
 
-    def distance(row: tuple[str, Estimate, float]) -> tuple[float, float]:
+
+def strongest_of(measured: Iterable[tuple[str, Estimate]]) -> tuple[str, Estimate] | None:
+    """Return the (name, AUC) of several whose interval, then whose value, lies farthest from 0.5; None without one."""
+
+    def distance(row: tuple[str, Estimate]) -> tuple[float, float]:
         """Return the distance from chance of an AUC's interval, then of its value."""
-        low, high = row[1].low, row[1].high
-        known_ends = -1.0 if low is None or high is None else max(low - CHANCE, CHANCE - high)
-        return known_ends, abs(row[2] - CHANCE)
+        auc = row[1]
+        ends = -1.0 if auc.low is None or auc.high is None else distance_from_chance(auc.low, auc.high)
+        return ends, abs((auc.value or 0.0) - CHANCE)
 
-    strongest = max(known, key=distance, default=None)
-    return strongest and strongest[:2]
+    return max((row for row in measured if row[1].value is not None), key=distance, default=None)
 
 
 def attack_below_chance(model: ModelEvidence) -> tuple[str, Estimate] | None:
