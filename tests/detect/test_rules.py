@@ -733,6 +733,12 @@ def test_detector_gives_spans_of_characters() -> None:
     ]
 
 
+def test_a_text_in_place_of_a_batch_is_refused_and_not_quoted() -> None:
+    for texts in ("Call 555-213-9876.", ["Call 555-213-9876."]):
+        with pytest.raises(PolicyError, match=r"^detect takes a record batch of documents; texts: find_in_texts"):
+            RulesDetector().detect(texts)  # type: ignore[arg-type]
+
+
 # Labels: the specific one where a check holds, a general one behind a cue, one of several that cover another.
 
 

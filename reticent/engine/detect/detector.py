@@ -39,6 +39,13 @@ class Detector(Protocol):
         ...
 
 
+def texts_of(batch: pa.RecordBatch) -> pa.Array:
+    """Return the texts of a batch of documents; raise `PolicyError` if it is none."""
+    if not isinstance(batch, pa.RecordBatch | pa.Table):
+        raise PolicyError("detect takes a record batch of documents; texts: find_in_texts([detector], texts)")
+    return batch.column("text")
+
+
 def spans_batch(document: Any, start: Any, end: Any, label: Any, score: Any = 1.0) -> pa.Table:
     """Return a table of spans (schema `BATCH_SPANS`) from arrays of equal length; ``score`` may be one number for
     all."""

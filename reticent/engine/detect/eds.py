@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from reticent.core.errors import PolicyError
+from reticent.engine.detect.detector import texts_of
 from reticent.engine.detect.passages import Found, cut_texts, join_spans
 
 
@@ -79,7 +80,7 @@ class EdsDetector:
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
         """Return the identifier spans found in a batch of documents (schema `BATCH_SPANS`)."""
-        texts = batch.column("text").to_pylist()
+        texts = texts_of(batch).to_pylist()
         windows = cut_texts(texts, self.WINDOW, self.OVERLAP)
         parsed = self._nlp.pipe([texts[w.document][w.start : w.end] for w in windows], batch_size=self._batch_size)
         return join_spans(windows, [self._wanted_spans(document) for document in parsed])

@@ -11,7 +11,7 @@ import pyarrow as pa
 from reticent import _rust
 from reticent.core.errors import CorpusError, PolicyError
 from reticent.engine.detect.common import read_common_words, read_lines
-from reticent.engine.detect.detector import spans_batch
+from reticent.engine.detect.detector import spans_batch, texts_of
 from reticent.engine.detect.labels import category
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class GazetteerDetector:
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
         """Return the identifier spans found in a batch of documents (schema `BATCH_SPANS`)."""
         common = self.common_words or None
-        found = self._gazetteer.find(batch.column("text"), common=common, num_threads=self.num_threads)
+        found = self._gazetteer.find(texts_of(batch), common=common, num_threads=self.num_threads)
         return self.as_spans(pa.record_batch(found))
 
     def choice(self) -> tuple[Gazetteer, CommonWords | None]:

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from reticent import _rust
 from reticent.core.artifact import write_private
 from reticent.core.errors import ArtifactError, CorpusError, PolicyError
-from reticent.engine.detect.detector import FOUND, spans_batch
+from reticent.engine.detect.detector import FOUND, spans_batch, texts_of
 from reticent.engine.detect.labels import CATEGORIES, category
 from reticent.engine.sources.columns import sorted_codes
 
@@ -530,4 +530,4 @@ class LearnedDetector:
         """Return the spans predicted in a batch (schema `BATCH_SPANS`), with other detectors' spans ``found`` (schema
         `FOUND`) as features."""
         common = getattr(self, "common_words", None)
-        return self.tagger.find(batch.column("text"), found, common=common, num_threads=self.num_threads)
+        return self.tagger.find(texts_of(batch), found, common=common, num_threads=self.num_threads)

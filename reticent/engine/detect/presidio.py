@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from reticent.core.errors import PolicyError
+from reticent.engine.detect.detector import texts_of
 from reticent.engine.detect.passages import cut_texts, join_spans
 from reticent.engine.detect.spacy import load_pipeline
 
@@ -88,7 +89,7 @@ class PresidioDetector:
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
         """Return the identifier spans found in a batch of documents (schema `BATCH_SPANS`)."""
-        texts = batch.column("text").to_pylist()
+        texts = texts_of(batch).to_pylist()
         windows = cut_texts(texts, self.WINDOW, self.OVERLAP)
         results = self._analyzer.analyze_iterator(
             [texts[w.document][w.start : w.end] for w in windows], **self._options

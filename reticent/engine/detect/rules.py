@@ -18,6 +18,7 @@ import pyarrow as pa
 from reticent import _rust
 from reticent.core.errors import PolicyError
 from reticent.engine.detect import spans_batch
+from reticent.engine.detect.detector import texts_of
 
 if TYPE_CHECKING:
     from reticent._rust import CommonWords
@@ -101,7 +102,7 @@ class RulesDetector:
         """Return the identifier spans that the rules find in a batch of documents (schema `BATCH_SPANS`)."""
         found = pa.record_batch(
             _rust.scan_rules(
-                batch.column("text"),
+                texts_of(batch),
                 self.labels,
                 fields=self.fields,
                 common=self.known_words,

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from reticent import _rust
 from reticent.engine.detect.common import read_common_words, without_common_words
-from reticent.engine.detect.detector import BATCH_SPANS, FOUND, found_in
+from reticent.engine.detect.detector import BATCH_SPANS, FOUND, found_in, texts_of
 from reticent.engine.detect.learned import Tagger, read_tagger
 from reticent.engine.languages import KNOWN, known_languages
 
@@ -66,7 +66,7 @@ class ShippedDetector:
     def detect_beside(self, batch: pa.RecordBatch, found: pa.Table) -> pa.Table:
         """Return the spans predicted in a batch (schema `BATCH_SPANS`), each document by its language's tagger, with
         other detectors' spans ``found`` (schema `FOUND`) as features."""
-        texts = batch.column("text")
+        texts = texts_of(batch)
         language = known_languages(texts)
         tables = [BATCH_SPANS.empty_table()]
         for number in np.unique(language[language >= 0]).tolist():

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from reticent.core.errors import PolicyError
 from reticent.engine.detect.common import without_common_words
+from reticent.engine.detect.detector import texts_of
 from reticent.engine.detect.passages import Found, cut_passages, cut_texts, find_in_pieces, join_spans
 from reticent.engine.detect.workers import Workers
 
@@ -128,7 +129,7 @@ class SpacyDetector:
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
         """Return the entities of the pipeline in a batch of documents, as spans (schema `BATCH_SPANS`)."""
-        texts = batch.column("text").to_pylist()
+        texts = texts_of(batch).to_pylist()
         if self._passages:
             windows = cut_passages(texts, self._window)
         else:

@@ -22,6 +22,7 @@ from reticent import _rust
 from reticent.core.device import pick_device, uses_bf16
 from reticent.core.errors import PolicyError
 from reticent.core.model_folder import check_weight_files, folder_of_model
+from reticent.engine.detect.detector import texts_of
 from reticent.engine.detect.passages import Found, SpanCache, cut_passages, cut_texts, find_in_pieces, join_spans
 from reticent.engine.tokenizer_library import json_of
 
@@ -111,7 +112,7 @@ class TransformersDetector:
 
     def detect(self, batch: pa.RecordBatch) -> pa.Table:
         """Return the entities of the model in a batch of documents, as spans (schema `BATCH_SPANS`)."""
-        texts = batch.column("text").to_pylist()
+        texts = texts_of(batch).to_pylist()
         longest = max(map(len, texts), default=0) + 1
         windows = cut_passages(texts, longest) if self._passages else cut_texts(texts, longest, 0)
         found = find_in_pieces([texts[w.document][w.start : w.end] for w in windows], self._find_entities, self.cache)
