@@ -682,8 +682,7 @@ def next_step_sentences(
     if some:
         text = "findings.weigh_what_names_learned_of_people_s"
         yield Marked(t(text, names=_join_names(some, t)), *outcomes.marks(some, "emission"))
-    told = [row for row in trained if not outcomes.is_found(row[1], "emission")
-            and outcomes.is_found(row[1], "individual")]  # fmt: skip
+    told = [row for row in trained if outcomes.is_found(row[1], "individual")]
     unlearned = [(r, m) for r, m, _ in told if any(group.holds(m) for group in little)]
     private, others = ([row for row in told if bool(row[1].guarantee) is wanted] for wanted in (True, False))
     elsewhere = is_elsewhere(audit)  # whoever audits it cannot train it again

@@ -799,7 +799,8 @@ OWN = {"long": {"base": "clm"}, "tight": {"base": "ppclm", "k": 3}}
              "found": ["predicts 90 of its members’ 200 identifiers (45 %)", "(20.0 points less, 17.0 to 23.0)",
                        "predicts 12 of its members’ 200 identifiers (6.0 %), fewer than clm"],
              "sure": ["can find learned identifiers: it finds them in clm."],
-             "next": ["Do not share clm:", "Against ppclm no attack of this audit succeeded. That is a measurement"]},
+             "next": ["Do not share clm:", "Who is in the data of clm can be told",
+                      "Against ppclm no attack of this audit succeeded. That is a measurement"]},
             {}, id="a model that learned is not to be shared"),
         pytest.param(
             [entry("clm", **LOUD), *(entry(recipe, **QUIET) for recipe in ("ppclm", "long", "tight"))],
