@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup, escape
 
 from reticent.audit.report.format_estimate import beside, ends, percent, value
-from reticent.audit.report.risk_text import epochs_in_words
+from reticent.audit.report.risk_text import epochs_in_words, note_of_all, notes_of_model
 from reticent.audit.texts import Mark, Texts, capital, marks_of
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ def template_environment(t: Texts, package: str = "reticent.audit.report") -> ji
         num=t.count,
         evidence=t.evidence,
         epochs=lambda row: epochs_in_words(row, t),
+        note_of_all=note_of_all,
+        notes_of_model=notes_of_model,
         capital=capital,
         marks=mark_attributes,
         marked=_marked_html,

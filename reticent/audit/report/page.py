@@ -24,7 +24,7 @@ from reticent.audit.evidence.json_form import to_json
 from reticent.audit.evidence.probe import ProbeEvidence
 from reticent.audit.evidence.rules import FORBIDDEN
 from reticent.audit.judgement.rows import GATES, PASSAGE_OF, RISKS, why_no_whole
-from reticent.audit.judgement.verdict import UNKNOWN_RECALL, judge_risks, numbers_beside, with_published_numbers
+from reticent.audit.judgement.verdict import judge_risks, numbers_beside, with_published_numbers
 from reticent.audit.membership.names import (
     DEFAULT_ATTACKS,
     FEWEST_DIAGNOSED,
@@ -238,8 +238,7 @@ def _render(audit: AuditEvidence, t: Texts, judged_audit: AuditEvidence) -> str:
         chance=_inversion_chance(models),
         in_place=any(part.in_place for model in models for part in model.privacy.values()),
         elsewhere=is_elsewhere(audit),
-        risks=RISKS, note_of_all=UNKNOWN_RECALL, unknown_recall=_risks_of_unknown_recall(audit),
-        beside=numbers_beside(last), named_sections=shared_objectives(models),
+        risks=RISKS, beside=numbers_beside(last), named_sections=shared_objectives(models),
         has_threshold=any(m.threshold for m in models), has_withdrawn=any(m.withdrawn for m in models),
         has_groups=any(m.groups for m in models), has_diagnoses=any(m.diagnoses for m in models),
         heads=audit.heads or [], head_attacks=_head_attacks(audit.heads or []),
@@ -273,12 +272,6 @@ def _kind_attacks(models: Sequence[ModelEvidence]) -> list[str]:
     …) in any model, in the report's order."""
     found = {name for m in models for kind in (m.by_kind or {}).values() for name in kind.attacks}
     return [name for name in ("loss", "reference", "lira", "lira_textbook") if name in found]
-
-
-def _risks_of_unknown_recall(audit: AuditEvidence) -> set[str]:
-    """Return the names of the risks that are measured on what detectors found, if their recall is unknown."""
-    rows = audit.risks.rows if audit.risks else ()
-    return {result.risk for row in rows for result in row.results if UNKNOWN_RECALL in (result.notes or ())}
 
 
 def _head_attacks(heads: Sequence[ModelEvidence]) -> list[str]:

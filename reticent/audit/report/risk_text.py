@@ -64,7 +64,7 @@ from reticent.trainer.recipes import parted_name
 if TYPE_CHECKING:
     from reticent.audit.evidence.audit import AuditEvidence, ModelEvidence
     from reticent.audit.evidence.extraction import ExtractedModel
-    from reticent.audit.evidence.risks import ModelRisks, RiskResult
+    from reticent.audit.evidence.risks import ModelRisks, RiskResult, RiskTable
     from reticent.trainer.recipes import Recipe
 
 # ------------------------------------------------------------------ models
@@ -269,8 +269,6 @@ class Cell(NamedTuple):
     interval: str
     threshold: str
     reason: str
-    #: What holds of this risk for all models: it stands in the head.
-    of_all: str
     mark: Mark
     #: A sentence on the surest finding, if another number decides.
     found: str = ""
@@ -355,6 +353,18 @@ def verdicts_on(models: Sequence[ShownModel], words: Texts) -> list[ShownVerdict
     return found
 
 
+def note_of_all(table: RiskTable, risk: str) -> str | None:
+    """Return the note on a risk that holds of all models alike, which a page shows once, in the risk's head; None
+    without one."""
+    results = (result for row in table.rows for result in row.results if result.risk == risk)
+    return UNKNOWN_RECALL if any(UNKNOWN_RECALL in (result.notes or ()) for result in results) else None
+
+
+def notes_of_model(result: RiskResult) -> list[str]:
+    """Return the notes on a risk of one model, without the one of `note_of_all`."""
+    return [note for note in result.notes or () if note != UNKNOWN_RECALL]
+
+
 def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
     """Yield a table cell for each risk of a model: title, sign, outcome, deciding figure with interval and threshold,
     reason."""
@@ -368,8 +378,6 @@ def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
         if what and result.differs_in_threshold:
             own = words("common.at_most", value=words.threshold(at_most, area=area))
             what = f"{what} ({own})"
-        notes = result.notes or ()
-        of_model = [note for note in notes if note != UNKNOWN_RECALL]
         yield Cell(
             title=words.evidence(RISKS[result.risk].title),
             sign=sign,
@@ -379,8 +387,9 @@ def cells_of(model: ShownModel, words: Texts) -> Iterator[Cell]:
             value=words.value(result.estimate, area=area, threshold=at_most) if result.estimate else "",
             interval=words.interval(result.estimate, area=area, threshold=at_most),
             threshold=words("common.at_most", value=words.threshold(result.at_most, area=result.risk in AREAS)),
-            reason=words.apart(filter(None, (_plain_reason(result, words), *map(words.evidence, of_model)))),
-            of_all=words.evidence(UNKNOWN_RECALL) if UNKNOWN_RECALL in notes else "",
+            reason=words.apart(
+                filter(None, (_plain_reason(result, words), *map(words.evidence, notes_of_model(result))))
+            ),
             mark=risk_mark(model.risks, result),
             found=found_in_words(model.risks, result, words),
         )
